@@ -56,17 +56,17 @@ def test_the_recipe_is_found_exported_and_drawn(models, tmp_path):
     recipe, page, output = tmp_path / "r.json", tmp_path / "f.html", tmp_path / "net.pte"
     result = run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe, "--front", page)
     content = json.loads(recipe.read_text())
-    assert content["operators"] == {"conv2d_1": "int16", "tanh": "int16"}
+    assert content["operators"] == {"conv2d_1": "int16", "asinh": "int16"}
     assert content["modules"] == {"conv2d_1": "depthwise"}
     assert content["measured"]["proven"]
     assert content["measured"]["value"] >= 30
-    assert "int16: conv2d_1, tanh" in result.stdout
+    assert "int16: asinh, conv2d_1" in result.stdout
     assert "<svg" in page.read_text()
-    assert "int16: conv2d_1, tanh" in page.read_text()
+    assert "int16: asinh, conv2d_1" in page.read_text()
     # Over all samples it has 30 dB, which is what is tuned for; export and check look at the worst sample.
-    run("export", models["depthwise"], INT16, "--recipe", recipe, "--min-sqnr=12", "-o", output)
+    run("export", models["depthwise"], INT16, "--recipe", recipe, "--min-sqnr=20", "-o", output)
     assert output.exists()
-    run("check", models["depthwise"], INT16, "--min-sqnr=12", status=1)
+    run("check", models["depthwise"], INT16, "--min-sqnr=20", status=1)
     assert (
         "uses 2 trials of an earlier run"
         in run("tune", models["depthwise"], INT16, "--min-sqnr=30", "-o", recipe).stderr

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Depthwise(nn.Module):
-    """Convolutions, one of them depthwise, of which one channel is far larger than the others; tanh levels them out."""
+    """Convolutions, one of them depthwise, of which one channel is far larger than the others; asinh levels them out."""
 
     def __init__(self, gain: float = 300.0) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Depthwise(nn.Module):
             self.depthwise.weight[3] *= gain
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.tanh(self.depthwise(torch.relu(self.stem(x))))
+        x = torch.asinh(self.depthwise(torch.relu(self.stem(x))))
         return self.last(torch.relu(self.point(x)))
 
 
