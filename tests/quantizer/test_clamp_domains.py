@@ -24,6 +24,7 @@ CLAMPS = {
     "a relu6 of an input": lambda m, x: F.relu6(x * 9) + x,
     "joined with wider values": lambda m, x: torch.cat((F.hardtanh(m.conv(x), -0.03, 0.05), m.conv_b(x)), 1),
     "chosen beside wider values": lambda m, x: torch.where(x > 0, torch.clamp(m.conv(x), -0.03, 0.05), x * 2),
+    "of a pool": lambda m, x: torch.clamp(F.max_pool2d(x, 2), -0.03, 0.05) + 0.1,
     "read by a concatenation": lambda m, x: torch.cat((torch.clamp(x, -0.03, 0.05), x), 1),
     "read by a largest value": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2).amax(2),
     "read by a view": lambda m, x: torch.clamp(x, -0.03, 0.05).flatten(2) * 2,

@@ -23,6 +23,8 @@ class TestActivations(Spelling):
     kept: ClassVar = {
         "a softshrink, which loses a decibel": lambda m, x: F.softshrink(x, 0.7),
         "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
+        "a threshold above 0": lambda m, x: F.threshold(x, 0.5, 0.0),
+        "another number below 0": lambda m, x: F.threshold(x, 0.0, 0.1),
         "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
         "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
         "a leaky relu in training": lambda m, x: F.rrelu(x, training=True),

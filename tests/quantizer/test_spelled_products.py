@@ -35,6 +35,7 @@ class TestProducts(Spelling):
         "dots of rows": lambda m, x, y: torch.linalg.vecdot(x, y, dim=1) + y[:, 0],
         "inner": lambda m, x, y: torch.inner(x, y[0]) + y[0, 0, 0],
         "contraction": lambda m, x, y: torch.tensordot(x, y, dims=([2, 0], [2, 0])) + y[0, 0, 0],
+        "inner with one value": lambda m, x, y: torch.inner(x, y.mean()) + y,
         "inner of two vectors": lambda m, x, y: torch.inner(x[0, 0], y[0, 0]) + y,
         "contraction of everything": lambda m, x, y: torch.tensordot(x, y.mT, dims=([1, 0, 2], [2, 0, 1])) + y,
         "contraction of the first": lambda m, x, y: torch.tensordot(x[0], y, dims=([0], [1])) + y[0, 0, 0],
