@@ -3,7 +3,7 @@
 import torch
 from torch.fx import Graph
 
-from safe_arm.quantizer.operator_schemas import arguments_by_name, is_mutable, may_alias
+from safe_arm.quantizer.operator_schemas import arguments_by_name, is_mutable, may_alias, written_arguments
 
 ATEN = torch.ops.aten
 
@@ -23,3 +23,13 @@ def test_what_writes_and_what_may_be_a_view():
 def test_arguments_by_position_by_name_and_by_default():
     part = node(ATEN.slice.Tensor, 1, end=3)
     assert arguments_by_name(part) == {"self": part.args[0], "dim": 1, "start": None, "end": 3, "step": 1}
+
+
+def test_what_an_operator_writes_into_by_position_and_by_name():
+    assert written_arguments(node(ATEN.relu.default)) == []
+    assert written_arguments(node(ATEN.view.default, [1])) == []
+    write = node(ATEN.add_.Tensor, 1)
+    assert written_arguments(write) == [write.args[0]]
+    named = node(ATEN.relu.out)
+    named.kwargs = {"out": named.args[0]}
+    assert written_arguments(named) == [named.args[0]]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class Depthwise(nn.Module):
-    """Convolutions, one of them depthwise, of which one channel is far larger than the others; asinh levels them out."""
+    """Convolutions; one channel of the depthwise one is far larger than the others, and asinh levels them out."""
 
     def __init__(self, gain: float = 300.0) -> None:
         super().__init__()
