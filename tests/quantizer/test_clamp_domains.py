@@ -69,6 +69,10 @@ def test_the_near_miss_is_left_alone(rule):
     assert annotates_no_more(give_clamps_domains, clamped(rule, TOSAQuantizer))
 
 
+def test_a_clamp_of_what_has_its_input_s_domain_has_one_of_its_own():
+    assert not annotates_no_more(give_clamps_domains, clamped(CLAMPS["of a pool"], TOSAQuantizer))
+
+
 @pytest.mark.parametrize("name", ["joined with wider values", "chosen beside wider values"])
 def test_values_in_one_domain_with_a_clamp_are_not_clipped_to_its_bounds(name):
     net = Lambda(CLAMPS[name])

@@ -4,6 +4,8 @@ import pytest
 import torch
 from graph_changes import graph_of
 from masked import scores
+from small import Lambda
+from stubborn import exported
 
 from safe_arm.quantizer.softmaxes import softmaxes
 
@@ -25,6 +27,12 @@ X = scores()
 def test_a_softmax_is_found_behind_reshapes_that_keep_its_dimension(rule, dim, shape):
     (softmax,) = softmaxes(graph_of(rule, X))
     assert (softmax.dim, softmax.value.shape) == (dim, shape)
+
+
+def test_a_reshape_of_dynamic_sizes_is_not_looked_through():
+    net = Lambda(lambda m, x: x.reshape(-1, 432).softmax(-1))
+    (softmax,) = softmaxes(exported(net, (X,), ({0: torch.export.Dim.DYNAMIC},)))
+    assert softmax.value.shape[-1] == 432
 
 
 @pytest.mark.parametrize("rule", [lambda m, x: x.softmax(-1, torch.float64), lambda m, x: x.sum().softmax(0)])

@@ -111,6 +111,14 @@ def test_a_step_of_training_reaches_the_one_exact_delegate(name):
     check_one_exact(graph_module, inputs, tosa(PROFILES[0]))
 
 
+def test_one_kind_of_layer_that_is_trained_is_enough():
+    rule, layers, inputs = COMPUTED["gains"]
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_module_type(nn.Linear, get_symmetric_quantization_config(is_qat=True))
+    model = prepare(Built(rule, **layers).train(), quantizer, inputs, is_qat=True)
+    assert [key for key, _ in model.named_parameters() if key.startswith("trained_")]
+
+
 @pytest.mark.parametrize("name", SHARED)
 def test_what_is_read_several_times_is_left_alone_and_said(name):
     ours, said = prepared(SafeTOSAQuantizer, name)
