@@ -58,7 +58,7 @@ def test_what_is_no_lane_is_refused_with_the_lanes(arguments, tmp_path):
     done = script(*arguments, SAFE_ARM_CACHE=str(tmp_path / "cache"))
     assert done.returncode in (1, 2)
     assert done.stdout == ""
-    assert done.stderr.endswith(": docs executorch-1.4 main mutants nets seeds vulkan\n")
+    assert done.stderr.endswith(": docs executorch-1.4 litert main mutants nets seeds vulkan\n")
     assert not (tmp_path / "cache").exists()
 
 

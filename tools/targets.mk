@@ -2,7 +2,7 @@
 
 .PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
-	screenshots demo-picture bench-1.4 flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
+	screenshots demo-picture bench-1.4 cycles flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
 	test-newest-tools test-next coverage-map quality support-table upstream-tests upstream-sample upstream-pages wheel
 
 #: All that needs no other environment but the corpus, the proofs and the full product; and which lines of safe_arm/ none of it runs.
@@ -96,6 +96,12 @@ demo-picture: demo
 bench-1.4:
 	@python=$$(tools/env.sh executorch-1.4) && $$python -m benchmarks.lowering --nets residual-8 --nets residual-16 --nets residual-32 \
 		--nets mobilenet-v2 --nets resnet-18 --nets vit-6 --nets unet --nets constants-200
+
+#: What Vela estimates for the nets of docs/footprint.md, beside stock and beside LiteRT; CYCLES='--only resnet8' for some.
+CYCLES =
+cycles:
+	@python=$$(tools/env.sh main) && $$python -m benchmarks.cycles $(CYCLES)
+	@litert=$$(tools/env.sh litert) && python=$$(tools/env.sh main) && $$python -m benchmarks.cycles --litert $$litert $(CYCLES)
 
 flame:
 	@python=$$(tools/env.sh main) && PATH=$$(dirname $$python):$$PATH $$python -m benchmarks.flame
