@@ -163,14 +163,16 @@ def _scale_before_fill(node: Node, values: ConstantValues) -> None:
     if not any(values.are_at_most(filled.args[at], MASKED) for at in places):
         return
     write = Writer(node)
-    operands = list(filled.args)
+    scale: Any = node.target
+    fill: Any = filled.target
+    operands: list[Any] = list(filled.args)
     for at in places:
         operand = operands[at]
         if isinstance(operand, Node):
-            operands[at] = write(node.target, operand, factor)
+            operands[at] = write(scale, operand, factor)
         else:
-            operands[at] = float(node.target(torch.tensor(float(operand)), factor))
-    node.replace_all_uses_with(write(filled.target, *operands))
+            operands[at] = float(scale(torch.tensor(float(operand)), factor))
+    node.replace_all_uses_with(write(fill, *operands))
     node.graph.erase_node(node)
     node.graph.erase_node(filled)
 
