@@ -113,7 +113,7 @@ def test_it_reads_codes_and_the_given_program_stays_as_it_is(name):
     made = with_argmax_of_codes(given, INT8)
     assert str(given.graph) == before
     assert (DQ in [node.target for node in made.graph.nodes]) == (name == "argmin"), "whose negative is quantised"
-    for row in ([-128, 127, 127, -128, 127], [5, 5, 5, 5, 5], [3, -7, 100, 0, -128]):
+    for row in ([-128, 127, 127, -128, 127], [5, 5, 5, 5, 5], [3, -7, 100, 0, -128], [9, -127, -128, 126, 127]):
         codes = torch.tensor([row, row[::-1]], dtype=torch.int8)
         assert torch.equal(made.module()(codes), given.module()(codes)), "the first place of equal codes"
         assert made.module()(codes).dtype == torch.int64
