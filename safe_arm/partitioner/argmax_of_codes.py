@@ -1,8 +1,12 @@
-"""The argmax of dequantised codes is the argmax of the codes, which TOSA computes on integers (known issue T30)."""
+"""The argmax of dequantised codes is the argmax of the codes, which TOSA computes on integers (known issue T30).
+
+An argmin is the argmax of the negative, whose domain mirrors that of the value.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,11 +15,20 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
-from safe_arm.core.island import QParams, graph_modules, is_dequantize, op_name
-from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.core.island import (
+    MARK_KEY,
+    QParams,
+    graph_modules,
+    is_dequantize,
+    op_name,
+)
+from safe_arm.core.operators import VIEWS, ElementOrigin, operators
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
+_ARGMIN = _ATEN.argmin.default
+_QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
+_SELECT = _ATEN.index_select.default
 _PARAMETERS = ("self", "dim", "keepdim")
 #: Scales outside of these may make one float of two codes.
 _LEAST_SCALE = 1e-30
@@ -46,12 +59,13 @@ def with_argmax_of_codes(
 
 
 def _readers(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:
-    """Return the argmaxes that can read codes."""
+    """Return the argmaxes and argmins that can read codes."""
     readers = []
     for module in graph_modules(graph_module):
-        for node in module.graph.find_nodes(op="call_function", target=_ARGMAX):
-            if _takes_codes(node, dtypes):
-                readers.append(node)
+        for target in (_ARGMAX, _ARGMIN):
+            for node in module.graph.find_nodes(op="call_function", target=target):
+                if _takes_codes(node, dtypes):
+                    readers.append(node)
     return readers
 
 
@@ -73,6 +87,8 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
         return False
     if not codes.meta["val"].dim():
         return False
+    if node.target is _ARGMIN and qparams.dtype != torch.int8:
+        return False
     return qparams.dtype in dtypes and _LEAST_SCALE < qparams.scale < _LARGEST_SCALE
 
 
@@ -80,7 +96,7 @@ def _read_codes(node: Node) -> None:
     """Replace an argmax by one of codes.
 
     The last of its casts takes over its name, by which a program's outputs are known. A cast to int32 of the user's
-    own reads the new argmax itself.
+    own reads the new argmax itself, and a table is read by int32 indices.
     """
     source, dim, keepdim = _arguments(node)
     assert isinstance(source, Node)
@@ -89,15 +105,18 @@ def _read_codes(node: Node) -> None:
     name = node.name
     assert isinstance(codes, Node)
     with node.graph.inserting_before(node):
+        if node.target is _ARGMIN:
+            codes = _negated(node, source)
         of_codes = _made(node, _ARGMAX, codes, dim)
         index = _made(node, _ATEN.to.dtype, of_codes, torch.int32)
         if keepdim:
             index = _made(
                 node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim()
             )
-        else:
+        _select_by(node, index)
+        if not keepdim:
             for user in list(node.users):
-                if _casts_to_int32(user):
+                if _casts_to(user, torch.int32):
                     user.replace_input_with(node, of_codes)
         index = _made(node, _ATEN.to.dtype, index, torch.int64)
     node.replace_all_uses_with(index)
@@ -105,16 +124,41 @@ def _read_codes(node: Node) -> None:
     index.name = name  # The graph's namespace still holds the name, so that nothing else gets it.
 
 
-def _casts_to_int32(node: Node) -> bool:
+def _negated(node: Node, source: Node) -> Node:
+    """Negate a dequantised value in the domain where each of its codes has one, and return the codes."""
+    qparams = QParams.of(source)
+    assert qparams is not None
+    low, high = qparams.qmin, qparams.qmax
+    zero_point = low + high - qparams.zero_point
+    negative = _made(node, _ATEN.neg.default, source)
+    mark = {MARK_KEY: {"quantized": True}}
+    negative.meta["custom"] = {**node.meta.get("custom", {}), **mark}
+    domain = (qparams.scale, zero_point, low, high, qparams.dtype)
+    return _made(node, _QUANTIZE, negative, *domain)
+
+
+def _select_by(wide: Node, narrow: Node) -> None:
+    """Let what selects by an int64 index, as it is or reshaped, select by the same index of int32, which TOSA has."""
+    for user in list(wide.users):
+        if user.target is _SELECT:
+            user.replace_input_with(wide, narrow)
+        elif _casts_to(user, torch.int32, torch.int64):
+            _select_by(user, narrow)
+        elif op_name(user) in VIEWS and user.all_input_nodes == [wide]:
+            move: Any = user.target
+            _select_by(user, _made(user, move, narrow, *user.args[1:]))
+
+
+def _casts_to(node: Node, *dtypes: torch.dtype) -> bool:
     value = node.meta.get("val")
-    is_int32 = isinstance(value, torch.Tensor) and value.dtype == torch.int32
-    return is_int32 and op_name(node) in operators(ElementOrigin.CAST)
+    is_of_them = isinstance(value, torch.Tensor) and value.dtype in dtypes
+    return is_of_them and op_name(node) in operators(ElementOrigin.CAST)
 
 
 def _made(
-    like: Node, target: torch._ops.OpOverload, source: Node, argument: Argument
+    like: Node, target: Callable[..., Any], source: Node, *arguments: Argument
 ) -> Node:
     """Insert an operator with the provenance of another one."""
-    made = like.graph.call_function(target, (source, argument))
-    made.meta = {**like.meta, "val": target(source.meta["val"], argument)}
+    made = like.graph.call_function(target, (source, *arguments))
+    made.meta = {**like.meta, "val": target(source.meta["val"], *arguments)}
     return made

@@ -24,7 +24,7 @@ def name_extreme_indices(model: GraphModule) -> None:
     Stock takes the first reader for that of the value, whichever of the two it reads, and gives it the value. Where
     both are read it raises; the value of floats is ``amax`` or ``amin`` then.
     Both operators return the first index of a value that occurs more than once, and that of the first NaN.
-    A minimum is no maximum of what is negated: its codes saturate, and values that differ become one.
+    A minimum stays one here: only its own domain leaves out what it does not take, such as 1e9 where a place is masked.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.

@@ -54,7 +54,7 @@ def refine_reciprocals(model: GraphModule) -> None:
     """
     is_changed = False
     for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        if is_broadcast(rough) and not _is_of_softmax(rough):
+        if is_broadcast(rough) and not is_of_softmax(rough):
             _refine(rough)
             is_changed = True
     if is_changed:
@@ -83,7 +83,7 @@ def keep_reciprocals_fine(model: GraphModule) -> None:
     model.recompile()
 
 
-def _is_of_softmax(reciprocal: Node) -> bool:
+def is_of_softmax(reciprocal: Node) -> bool:
     """Tell whether a divisor is a sum of exponentials, masked or not."""
     value: Argument = reciprocal.args[0]
     is_sum = False

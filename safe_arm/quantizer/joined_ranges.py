@@ -60,8 +60,9 @@ class JoinedValue:
             step: the step of the domain.
             steps: number of steps between its smallest and its largest code.
         """
-        spanned = (self.high - self.low) / step
-        if self.judged or not 0 < spanned < _STEPS:
+        # A domain of its own has 0 as well.
+        spanned = (max(self.high, 0.0) - min(self.low, 0.0)) / step
+        if self.judged or not self.low < self.high or not spanned < _STEPS:
             return
         self.judged = True
         share = f"{spanned:.2g}"

@@ -1,4 +1,4 @@
-"""The mean that a norm subtracts has a domain with room for rows that were not calibrated."""
+"""The mean of a norm and the sum of a softmax have domains with room for rows that were not calibrated."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from torchao.quantization.pt2e.quantizer import QuantizationSpec
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.fine_reciprocals import is_of_softmax
 from safe_arm.quantizer.graph_edits import tensor_of
 
 _SUM = torch.ops.aten.sum.dim_IntList
 _PRODUCT = torch.ops.aten.mul.Tensor
+_RECIPROCAL = torch.ops.aten.reciprocal.default
+_CLAMP = torch.ops.aten.clamp.default
 _DIFFERENCE = torch.ops.aten.sub.Tensor
 #: The mean of so many values rarely reaches over half of their domain.
 _TERMS = 16
@@ -69,9 +72,31 @@ def leave_room_for_means(model: GraphModule) -> None:
         if not _is_subtracted(scaled, _unshaped(node.args[0])):
             continue
         for each in (node, scaled):
-            annotation = each.meta.get(Q_ANNOTATION_KEY)
-            if annotation is not None:
-                annotation.output_qspec = _with_room(annotation.output_qspec)
+            _leave_room(each)
+
+
+def leave_room_for_softmaxes(model: GraphModule) -> None:
+    """Observe the sum of a softmax, and its reciprocal, with room for other rows.
+
+    A row has one sum, so that attention pooling shows calibration a single one a sample. The probabilities of a row
+    whose sum saturates do not add up to 1.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+        if is_of_softmax(node):
+            divisor = node.args[0]
+            _leave_room(node)
+            _leave_room(divisor)
+            if divisor.target is _CLAMP:
+                _leave_room(divisor.args[0])
+
+
+def _leave_room(node: Node) -> None:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is not None:
+        annotation.output_qspec = _with_room(annotation.output_qspec)
 
 
 def _scaled(node: Node) -> Node | None:

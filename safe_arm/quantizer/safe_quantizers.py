@@ -62,7 +62,10 @@ from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
-from safe_arm.quantizer.mean_domains import leave_room_for_means
+from safe_arm.quantizer.mean_domains import (
+    leave_room_for_means,
+    leave_room_for_softmaxes,
+)
 from safe_arm.quantizer.mirrored_domains import mirror_domains
 from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_operators import (
@@ -158,6 +161,7 @@ _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     share_softmax_domains,
     limit_norm_factors,
     leave_room_for_means,
+    leave_room_for_softmaxes,
     keep_statistics,
 )
 

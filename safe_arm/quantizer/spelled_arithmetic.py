@@ -112,7 +112,8 @@ def _binary_exponential(write: Writer, x: Node) -> Node:
     return write(_ATEN.exp.default, exponent)
 
 
-def _power_of_number(write: Writer, base: float, x: Node) -> Node | None:
+def power_of_number(write: Writer, base: float, x: Node) -> Node | None:
+    """Write a power of a number; None if it is not positive."""
     if base <= 0:
         return None
     exponent = write(_PRODUCT, x, math.log(base))
@@ -302,6 +303,14 @@ def _deviation(write: Writer, x: Node, *how: Any) -> Node | None:
     return write(_ATEN.sqrt.default, variance)
 
 
+def _deviation_of_all(write: Writer, x: Node, is_unbiased: bool) -> Node | None:
+    return _deviation(write, x, None, is_unbiased, False)
+
+
+def _variance_of_all(write: Writer, x: Node, is_unbiased: bool) -> Node | None:
+    return _variance(write, x, None, is_unbiased, False)
+
+
 def _variance_and_mean(
     write: Writer,
     x: Node,
@@ -331,8 +340,10 @@ def _variance(
     correction: float | None,
     keepdim: bool,
 ) -> Node | None:
-    """Write a variance; its correction may be a truth value, and is 1 if it is None."""
+    """Write a variance; its correction may be a truth value, and is 1 if it is None. Without dims it is of all."""
     if dim is None:
+        dim = list(range(x.meta["val"].dim()))
+    if not dim:
         return None
     if correction is None:
         correction = 1
@@ -366,7 +377,7 @@ ARITHMETIC = {
     _ATEN.ger.default: _outer,
     _ATEN.log2.default: _binary_logarithm,
     _ATEN.exp2.default: _binary_exponential,
-    _ATEN.pow.Scalar: _power_of_number,
+    _ATEN.pow.Scalar: power_of_number,
     _ATEN.erfc.default: _complementary_error,
     _ATEN.fmax.default: _larger,
     _ATEN.fmin.default: _smaller,
@@ -383,6 +394,8 @@ ARITHMETIC = {
     _ATEN.min.default: _minimum,
     _ATEN.aminmax.default: _extremes,
     _ATEN.topk.default: _largest,
+    _ATEN.var.default: _variance_of_all,
+    _ATEN.std.default: _deviation_of_all,
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
     _ATEN.std_mean.dim: _deviation_and_mean,

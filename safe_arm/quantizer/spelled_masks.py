@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.mask_bounds import MASKED
 from safe_arm.quantizer.operator_schemas import may_alias
@@ -26,17 +27,20 @@ def spell_out_masks(model: GraphModule) -> None:
 
     ``x - (1 - keep) * 1e9`` becomes ``x + (1 - keep) * -1e9``, ``(keep - 1) * 1e9`` becomes ``(1 - keep) * -1e9``, and
     ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``x + log(keep)`` of a condition fills
-    in a number where it is false. In any other spelling the number widens the
-    domain of the scores, which have one code for each several millions then.
+    in a number where it is false, and scores are scaled before they are filled in instead of behind. In any other
+    spelling the number widens the domain of the scores, which have one code for each several millions then.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
+        values = ConstantValues(module)
         for node in list(module.graph.nodes):
             rule = _RULES.get(node.target)
             if rule is not None:
                 rule(node)
+            if node.target in _SCALES:
+                _scale_before_fill(node, values)
         module.recompile()
 
 
@@ -146,6 +150,41 @@ def _spell_out_fill(node: Node) -> None:
         node.target = _FILLS[node.target]  # type: ignore[index]
 
 
+def _scale_before_fill(node: Node, values: ConstantValues) -> None:
+    """Scale by a positive number what a low number is filled into, and the low number, instead of the result."""
+    filled, factor = node.args[:2]
+    if not isinstance(filled, Node) or filled.target not in _OPERANDS:
+        return
+    if len(filled.users) != 1 or node.kwargs:
+        return
+    if not isinstance(factor, (int, float)) or factor <= 0:
+        return
+    places = _OPERANDS[filled.target]
+    if not any(values.are_at_most(filled.args[at], MASKED) for at in places):
+        return
+    write = Writer(node)
+    scale: Any = node.target
+    fill: Any = filled.target
+    operands: list[Any] = list(filled.args)
+    for at in places:
+        operand = operands[at]
+        if isinstance(operand, Node):
+            operands[at] = write(scale, operand, factor)
+        else:
+            operands[at] = float(scale(torch.tensor(float(operand)), factor))
+    node.replace_all_uses_with(write(fill, *operands))
+    node.graph.erase_node(node)
+    node.graph.erase_node(filled)
+
+
+_SCALES = (_ATEN.mul.Tensor, _ATEN.div.Tensor)
+#: Operators that fill in numbers, and which of their arguments are values.
+_OPERANDS: dict[Any, tuple[int, int]] = {
+    _ATEN.masked_fill.Scalar: (0, 2),
+    _ATEN.where.self: (1, 2),
+    _ATEN.where.ScalarOther: (1, 2),
+    _ATEN.where.ScalarSelf: (1, 2),
+}
 _FILLS = {
     _ATEN.masked_fill_.Scalar: _ATEN.masked_fill.Scalar,
     _ATEN.masked_fill_.Tensor: _ATEN.masked_fill.Tensor,

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, lower_safely, quantize, tosa
+from lowering import PROFILES, codes_apart, delegates, lower, lower_exactly, lower_safely, quantize, tosa
 from proving import quantized
 from small import DQ, Lambda, image
 
@@ -16,7 +17,15 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(TOSAPartitioner, "transform_for_pre_decomposition"), reason="1.4 has no such hook"),
 ]
 X, ROWS = image(), (torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(3)),)
+TABLE = torch.randn(8, 4, generator=torch.Generator().manual_seed(4))
 INT8 = frozenset([torch.int8])
+
+
+def nearest(m, x):
+    """The places of the nearest of eight rows, as of the codebook of a VQ-VAE."""
+    return ((x.unsqueeze(-2) - m.linear.weight) ** 2).sum(-1).argmin(-1)
+
+
 HEADS = {
     "argmax": (lambda m, x: m.conv(x).argmax(1), X),
     "max-index": (lambda m, x: m.conv(x).max(1)[1], X),
@@ -24,7 +33,20 @@ HEADS = {
     "keepdim": (lambda m, x: m.linear(x).max(-1, keepdim=True)[1], ROWS),
     "first-dim": (lambda m, x: m.linear(x).argmax(0), ROWS),
     "beside-values": (lambda m, x: (m.conv(x), m.conv(x).argmax(1)), X),
+    "argmin": (lambda m, x: m.linear(x).argmin(-1), ROWS),
+    "masked-argmin": (lambda m, x: m.linear(x).masked_fill(x > 1, 1e9).argmin(-1), ROWS),
+    "min-index-kept": (lambda m, x: m.linear(x).min(1, keepdim=True)[1], ROWS),
+    "nearest": (lambda m, x: (lambda code: (code, TABLE[code]))(nearest(m, x)), ROWS),
     "relu": (lambda m, x: torch.relu(m.linear(x) - 1).argmax(-1), ROWS),
+}
+#: Rows of a table whose places no one else reads.
+CODEBOOKS = {
+    "embedding": lambda m, x: F.embedding(nearest(m, x), m.linear.weight),
+    "embedding of a row more": lambda m, x: F.embedding(nearest(m, x).unsqueeze(0), m.linear.weight),
+    "flattened": lambda m, x: F.embedding(nearest(m, x).reshape(-1), m.linear.weight),
+    "kept": lambda m, x: F.embedding(m.linear(x).argmax(-1, keepdim=True), m.linear.weight),
+    "index": lambda m, x: m.linear.weight[nearest(m, x)] + 1,
+    "selected": lambda m, x: m.linear.weight.index_select(0, nearest(m, x[0])),
 }
 
 
@@ -52,6 +74,12 @@ def test_ours_delegates_it(head, profile):
     assert codes_apart(manager, graph_module, x, *((each,) for each in tied)) == 0
 
 
+@pytest.mark.parametrize("rule", CODEBOOKS.values(), ids=CODEBOOKS)
+def test_the_rows_of_a_table_at_such_places_leave_nothing_on_the_cpu(rule):
+    graph_module = quantize(Lambda(rule), ROWS, tosa(PROFILES[0]))
+    lower_exactly(graph_module, tosa(PROFILES[0]), ROWS, (ROWS[0] * 100,), (torch.zeros_like(ROWS[0]),))
+
+
 def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
     net = Lambda(lambda m, x: m.linear(x).argmax(-1).to(torch.int32))
     graph_module = quantize(net, ROWS, tosa(profile))
@@ -68,23 +96,24 @@ def test_ours_delegates_it_in_int16():
     assert codes_apart(manager, graph_module, X, (X[0] * 100,), (torch.zeros_like(X[0]),)) == 0
 
 
-def argmax(scale=0.1, dtype=torch.int8, dim=1):
-    """The argmax of a dequantised input."""
+def argmax(scale=0.1, dtype=torch.int8, dim=1, name="argmax"):
+    """The argmax of a dequantised input, or its argmin."""
     limits = torch.iinfo(dtype)
-    return Lambda(lambda m, codes: DQ(codes, scale, 3, limits.min, limits.max, dtype).argmax(dim))
+    return Lambda(lambda m, codes: getattr(DQ(codes, scale, 3, limits.min, limits.max, dtype), name)(dim))
 
 
 def program(net, dtype=torch.int8):
     return torch.export.export(net, (torch.zeros(2, 5, dtype=dtype),))
 
 
-def test_it_reads_codes_and_the_given_program_stays_as_it_is():
-    given = program(argmax())
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_it_reads_codes_and_the_given_program_stays_as_it_is(name):
+    given = program(argmax(name=name))
     before = str(given.graph)
     made = with_argmax_of_codes(given, INT8)
     assert str(given.graph) == before
-    assert DQ not in [node.target for node in made.graph.nodes]
-    for row in ([-128, 127, 127, -128, 127], [5, 5, 5, 5, 5], [3, -7, 100, 0, -128]):
+    assert (DQ in [node.target for node in made.graph.nodes]) == (name == "argmin"), "whose negative is quantised"
+    for row in ([-128, 127, 127, -128, 127], [5, 5, 5, 5, 5], [3, -7, 100, 0, -128], [9, -127, -128, 126, 127]):
         codes = torch.tensor([row, row[::-1]], dtype=torch.int8)
         assert torch.equal(made.module()(codes), given.module()(codes)), "the first place of equal codes"
         assert made.module()(codes).dtype == torch.int64
@@ -97,8 +126,9 @@ def test_it_reads_codes_and_the_given_program_stays_as_it_is():
         (argmax(scale=1e-40), torch.int8),
         (argmax(dtype=torch.int16), torch.int16),
         (argmax(dtype=torch.uint8), torch.uint8),
+        (argmax(dim=None, name="argmin"), torch.int8),
     ],
-    ids=["whole", "tiny-scale", "int16-without-extension", "uint8"],
+    ids=["whole", "tiny-scale", "int16-without-extension", "uint8", "least of all"],
 )
 def test_the_near_miss_is_untouched(net, dtype):
     given = program(net, dtype)
@@ -117,6 +147,7 @@ def test_vela_takes_it_for_a_u85_and_not_for_a_u55_and_floats_have_no_codes():
     assert SafeArmPartitioner(tosa("TOSA-1.0+FP"))._integers == frozenset()
 
 
-def test_twice_equals_once():
-    once = with_argmax_of_codes(program(argmax()), INT8)
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_twice_equals_once(name):
+    once = with_argmax_of_codes(program(argmax(name=name)), INT8)
     assert with_argmax_of_codes(once, INT8) is once

@@ -32,7 +32,7 @@ def quantised(net, config=None, profile="TOSA-1.0+INT"):
 
 def test_scores_beside_boxes_are_warned_about_once():
     graph_module, (text,) = quantised(detector(300))
-    assert text.startswith("'sigmoid' spans 0.2 ")
+    assert text.startswith("'sigmoid' spans 0.63 ")
     assert "of the 255 steps of the domain that 'cat' gives" in text
     assert "joins, which leaves it one code or two: scale" in text
     expected, actual = SAMPLES[0][0].sigmoid(), graph_module(*SAMPLES[0])[:, 4:]
@@ -72,7 +72,7 @@ def test_the_operands_of_a_condition_on_the_device_are_warned_about():
     with torch.no_grad():
         (text,) = quantised(Lambda(chosen), profile="TOSA-1.0+INT+cf")[1]
         assert quantised(Lambda(chosen))[1] == []
-    assert text.startswith("'sigmoid' spans 0.2 ")
+    assert text.startswith("'sigmoid' spans 0.63 ")
     assert "the domain that 'cond' gives" in text
     assert text.endswith("scale the operands alike, and back within the branches")
 
@@ -99,6 +99,11 @@ def test_a_constant_and_what_is_returned_apart_are_not():
     assert quantised(Lambda(lambda m, x: (x * 300, x.sigmoid())))[1] == []
     (said,) = quantised(Lambda(lambda m, x: torch.cat((x * 300, x.sigmoid()), 1).split(4, 1)))[1]
     assert "that 'cat' gives" in said
+
+
+def test_values_whose_own_domain_would_begin_at_0_as_well_are_not():
+    assert quantised(Lambda(lambda m, x: torch.cat((x * 300, x + 30), 1)))[1] == []
+    assert quantised(Lambda(lambda m, x: torch.cat((x * 300, x + 3), 1)))[1]
 
 
 def test_16_bits_have_steps_enough():

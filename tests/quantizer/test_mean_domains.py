@@ -1,18 +1,19 @@
-"""The mean of a norm keeps to its domain on rows that were not calibrated, and the delegate is exact."""
+"""The mean of a norm and the sum of a softmax keep to their domains on other rows than those calibrated, exactly."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more, quantised_whole
-from lowering import quantize, tosa
+from lowering import HISTOGRAM, quantize, tosa
+from ratios import quantised, ratio
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
-from safe_arm.quantizer.mean_domains import RoomyObserver, leave_room_for_means
+from safe_arm.quantizer.mean_domains import RoomyObserver, leave_room_for_means, leave_room_for_softmaxes
 
 SUM = torch.ops.aten.sum.dim_IntList
 
@@ -74,3 +75,37 @@ def test_the_near_miss_keeps_its_observer(rule):
 
 def test_twice_equals_once():
     assert annotates_no_more(leave_room_for_means, annotated(NORM, quantizer_of(SafeTOSAQuantizer), ROWS[0]))
+
+
+def softmax(m, x):
+    return torch.softmax(x, -1) * 1
+
+
+def masked(m, x):
+    return torch.softmax(torch.where(x > 1, -1e9, x), -1) * 1
+
+
+def ratio_of_others(quantizer_class, rule):
+    """The ratio of a rule that was calibrated on few rows, on other ones."""
+    quantizer = quantizer_of(quantizer_class, config=HISTOGRAM)
+    return ratio(quantised(rule, quantizer, rows(8)), rule, rows(100, start=500))
+
+
+@pytest.mark.parametrize(("rule", "least"), [(softmax, 22.5), (masked, 23.5)])
+def test_the_sum_of_a_softmax_has_room_for_other_rows(rule, least):
+    assert ratio_of_others(TOSAQuantizer, rule) < least - 2.5
+    assert ratio_of_others(SafeTOSAQuantizer, rule) > least
+
+
+@pytest.mark.parametrize("rule", [softmax, masked])
+def test_the_delegate_of_a_softmax_is_exact(rule, profile):
+    check_one_exact(quantize(Lambda(rule), ROWS[0], tosa(profile)), ROWS[0], tosa(profile))
+
+
+def test_another_quotient_keeps_its_observer_and_a_softmax_has_room_once():
+    for rule in (lambda m, x: x / x.abs().sum(-1, keepdim=True), lambda m, x: x.exp() / x.exp().amax()):
+        model = annotated(Lambda(rule), quantizer_of(TOSAQuantizer), ROWS[0])
+        assert annotates_no_more(leave_room_for_softmaxes, model)
+    model = annotated(Lambda(softmax), quantizer_of(TOSAQuantizer), ROWS[0])
+    assert not annotates_no_more(leave_room_for_softmaxes, model)
+    assert annotates_no_more(leave_room_for_softmaxes, model)

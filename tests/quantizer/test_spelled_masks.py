@@ -34,6 +34,13 @@ SPELLED = {
         (keep > 0).float().log().clamp(min=torch.finfo(torch.float32).min) + x * 2
     ).softmax(-1),
     "bounded by a low number": lambda m, x, keep: (x * 2 + (keep > 0).float().log().clamp(min=-1e9)).softmax(-1),
+    "scaled behind": lambda m, x, keep: (x.masked_fill(keep == 0, -1e9) / 0.5).softmax(-1),
+    "chosen and scaled behind": lambda m, x, keep: (
+        torch.where(keep > 0, x, torch.full_like(x, -(2**32) + 1)) / 2.0 * 4
+    ).softmax(-1),
+    "scaled until it is infinite": lambda m, x, keep: (
+        torch.where(keep > 0, x, torch.finfo(torch.float32).min) * 2
+    ).softmax(-1),
     "filled in place": lambda m, x, keep: (x * 2).masked_fill_(keep == 0, -1e9).softmax(-1),
 }
 #: Known without being written anew.
@@ -84,6 +91,11 @@ class TestSpellings(Rewriting):
             x * 2
         ),
         "an input that is filled in place": lambda m, x, keep: x.masked_fill_(keep == 0, -1e9).softmax(-1),
+        "a negative scale": lambda m, x, keep: (x.masked_fill(keep == 0, -1e9) * -1).sigmoid(),
+        "a scaled picture with borders": lambda m, x, keep: x.masked_fill(keep == 0, 0.0) * 2,
+        "a scaled value that others read": lambda m, x, keep: (lambda v: ((v / 2).softmax(-1), v.amax(-1)))(
+            x.masked_fill(keep == 0, -1e9)
+        ),
         "a view that is filled in place": lambda m, x, keep: (lambda v: v.view(12, 12).masked_fill_(keep[0] == 0, 0.0))(
             x * 2
         ),

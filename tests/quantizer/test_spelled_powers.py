@@ -26,6 +26,10 @@ def pooled(m, x):
     return x.clamp(min=1e-6).pow(m.p).mean((-2, -1)).pow(1 / m.p)
 
 
+def half_life(m, x):
+    return torch.pow(torch.tensor(0.5), x) + x
+
+
 def net(forward, exponent=3.0):
     return Built(forward, p=nn.Parameter(torch.as_tensor(exponent).view(-1)), q=torch.tensor(2.0))
 
@@ -39,6 +43,7 @@ class TestPowers(Rewriting):
             lambda m, x: x**2 + x.abs() ** m.p.view(-1, 1, 1), [3.0] * 4
         ),
         "buffer": lambda: net(lambda m, x: x**m.q),
+        "base": lambda: net(half_life),
     }
     kept: ClassVar = {
         "exponents that differ": lambda: net(lambda m, x: x.abs() ** m.p.view(-1, 1, 1), [2.0, 3.0, 2.0, 2.0]),
@@ -46,18 +51,22 @@ class TestPowers(Rewriting):
         "exponent that is computed": lambda: net(lambda m, x: x.abs() ** x.sigmoid()),
         "power of a constant": lambda: net(lambda m, x: x * m.p**m.q),
         "number": lambda: net(lambda m, x: x**3),
+        "base that is negative": lambda: net(lambda m, x: (-m.q) ** x.round()),
+        "base for each channel": lambda: net(lambda m, x: m.p.view(-1, 1, 1) ** x, [2.0, 3.0, 2.0, 2.0]),
     }
 
     def case(self, row):
         return row(), self.inputs
 
-    def test_stock_leaves_it_float(self):
+    @pytest.mark.parametrize("rule", [pooled, half_life])
+    def test_stock_leaves_it_float(self, rule):
         with torch.no_grad():
-            quantised = quantize(net(pooled), self.inputs, SPEC, quantizer_class=TOSAQuantizer, config=min_max())
+            quantised = quantize(net(rule), self.inputs, SPEC, quantizer_class=TOSAQuantizer, config=min_max())
         assert calls(quantised)
 
-    def test_ours_is_one_exact_delegate(self):
-        quantised = quantize(net(pooled), self.inputs, SPEC, config=min_max())
+    @pytest.mark.parametrize("rule", [pooled, half_life])
+    def test_ours_is_one_exact_delegate(self, rule):
+        quantised = quantize(net(rule), self.inputs, SPEC, config=min_max())
         assert not calls(quantised)
         check_one_exact(quantised, self.inputs, SPEC)
 
