@@ -354,6 +354,11 @@ def annotated(model: GraphModule) -> bool:
     return run.net.folds
 
 
+def is_ours(model: GraphModule) -> bool:
+    """Return whether a prepared or converted model is one of a safe quantiser."""
+    return isinstance(model.meta.get(_KEY), FloatRun)
+
+
 def seen(model: GraphModule) -> None:
     """Go on with a model that torchao is about to return, if it is one of ours."""
     run = model.meta.get(_KEY)
