@@ -1,4 +1,4 @@
-"""What torchao does to batch norms, guarded or replaced for some quantisers."""
+"""What torchao does to batch norms and dropouts, guarded or replaced for some quantisers."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def take_over_trained_norms(
         concerns: tells whether ``prepare_qat_pt2e`` shall leave the norms as a quantiser has written them.
         is_ours: tells the same of a model that is prepared or converted.
         fold: folds the norms in any model that is converted; it leaves torchao's alone.
-        switch: lets the norms of a model be trained, or be frozen, as ``move_exported_model_to_train`` and ``_to_eval``
-            do.
+        switch: lets norms and dropouts of a model be trained, or be frozen, as ``move_exported_model_to_train`` and
+            ``_to_eval`` do.
     """
 
     def leave(stock: Function) -> Function:
@@ -82,11 +82,12 @@ def take_over_trained_norms(
 
         return switched
 
-    lost = "Each norm gets an epsilon of 1e-5 and a momentum of 0.1, and frozen ones are trained."
+    lost = "Norms and dropouts are written anew without their numbers, and frozen norms are trained."
     for owner, name, wrap in (
         ("quantize_pt2e", "_fuse_conv_bn_qat", leave),
         ("quantize_pt2e", "_fold_conv_bn_qat", fold_first),
         ("export_utils", "_replace_batchnorm", switch_ours),
+        ("export_utils", "_replace_dropout", switch_ours),
     ):
         _install(owner, name, wrap, lost, "T53")
 

@@ -96,13 +96,13 @@ from safe_arm.quantizer.trained_constants import (
     store_trained_values,
 )
 from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
+from safe_arm.quantizer.trained_modes import switch_training
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 from safe_arm.quantizer.trained_norms import (
     counters_kept,
     give_norms_layers,
     join_norms,
     keep_statistics,
-    switch_norms,
 )
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
@@ -189,7 +189,7 @@ class _SafeRules(CheckedSettings):
         self._warned_of: set[str] = set()
         guard_folds(_is_safe, float_run.begun_and_folded)
         take_over_trained_norms(
-            _is_safe, float_run.is_ours, fold_trained_norms, switch_norms
+            _has_written_folds, float_run.is_ours, fold_trained_norms, switch_training
         )
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
@@ -474,3 +474,9 @@ def _is_safe(quantizer: object) -> bool:
     """Return whether a quantiser is one of these, or composed of one."""
     quantizers = (quantizer, *getattr(quantizer, "quantizers", ()))
     return any(isinstance(part, _SafeRules) for part in quantizers)
+
+
+def _has_written_folds(quantizer: object) -> bool:
+    """Return whether a quantiser, or one that it is composed of, has written how norms are folded after training."""
+    quantizers = (quantizer, *getattr(quantizer, "quantizers", ()))
+    return any(getattr(part, "_trains", False) is True for part in quantizers)

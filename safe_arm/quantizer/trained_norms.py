@@ -29,8 +29,6 @@ from safe_arm.quantizer.trained_names import COUNTER
 
 _ATEN = torch.ops.aten
 NORM = _ATEN.batch_norm.default
-#: Key in ``meta`` of a norm that is trained again when the net is.
-_FROZEN_FOR_NOW = "safe_arm_frozen_for_now"
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
 #: Layers that a norm is folded into; they take input, weight, bias.
@@ -111,36 +109,6 @@ def layer_of(norm: Node) -> Node | None:
 def output_dim(layer: Node) -> int:
     """Return the dimension of a layer's weights that its outputs are in."""
     return 1 if op_name(layer) in _TRANSPOSED else 0
-
-
-def switch_norms(model: GraphModule, trains: bool) -> None:
-    """Freeze the batch norms of a graph that are trained, or train those again that were.
-
-    Where all of them are frozen from the start, all are trained. A norm without statistics goes by those of the batch
-    in either case.
-
-    Args:
-        model: a graph that is prepared or converted; changed in place.
-        trains: whether the norms are to be trained.
-    """
-    norms = []
-    for norm in model.graph.find_nodes(op="call_function", target=NORM):
-        if norm.args[3] is not None:
-            norms.append(norm)
-    switched = []
-    for norm in norms:
-        if norm.meta.get(_FROZEN_FOR_NOW):
-            switched.append(norm)
-    is_mixed = any(norm.args[_TRAINING] is True for norm in norms)
-    if not trains:
-        switched = [norm for norm in norms if norm.args[_TRAINING] is True]
-    elif not switched and not is_mixed:
-        switched = norms
-    for norm in switched:
-        before, after = norm.args[:_TRAINING], norm.args[_TRAINING + 1 :]
-        norm.args = (*before, trains, *after)
-        norm.meta[_FROZEN_FOR_NOW] = not trains
-    model.recompile()
 
 
 @contextmanager

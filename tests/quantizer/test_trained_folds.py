@@ -227,3 +227,12 @@ def test_a_norm_of_two_layers_is_folded_into_both():
     manager, partitioner = lower_safely(graph_module, inputs, tosa(PROFILES[0]))
     assert partitioner.report.fallbacks == ()
     assert codes_apart(manager, graph_module, inputs) == 0
+
+
+def test_a_config_of_calibration_is_prepared_by_torchao_as_before():
+    make, inputs = NETS["an image"]
+    prepared_by = {}
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        model = prepare(make(), quantizer_of(quantizer_class), inputs, is_qat=True)
+        prepared_by[quantizer_class] = [name for name in targets(model) if name in ("batch_norm", "div", "mul", "sqrt")]
+    assert prepared_by[SafeTOSAQuantizer] == prepared_by[TOSAQuantizer]

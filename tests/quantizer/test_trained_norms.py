@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.quantizer.trained_norms import give_norms_layers, join_norms, keep_statistics, switch_norms
+from safe_arm.quantizer.trained_norms import give_norms_layers, join_norms, keep_statistics
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
 
@@ -156,25 +156,6 @@ def test_layers_are_given_once_and_only_where_there_is_none(name):
 def test_a_norm_without_statistics_is_left_alone():
     model = exported(Built(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, track_running_stats=False)).train(), IMAGE)
     assert not changes(give_norms_layers, model)
-
-
-def flags(model):
-    return [node.args[5] for node in model.graph.nodes if "batch_norm" in node.name and "running" not in node.name]
-
-
-def test_norms_are_switched_with_all_that_belongs_to_them():
-    model = exported(net("layers side by side"), IMAGE)
-    switch_norms(model, False)
-    once = str(model.graph)
-    assert flags(model) == [False, False]
-    switch_norms(model, False)
-    assert str(model.graph) == once
-    switch_norms(model, True)
-    assert flags(model) == [True, True]
-    # A net that was exported in eval is trained when the user says so.
-    model = exported(net("layers side by side").eval(), IMAGE)
-    switch_norms(model, True)
-    assert flags(model) == [True, True]
 
 
 def test_twice_equals_once():
