@@ -156,6 +156,9 @@ def _fold_of(norm: Node) -> _Fold | None:
     weight = scaled.args[0]
     if not isinstance(weight, Node) or zeros.args[0] is not bias:
         return None
+    for stored in (weight, bias, *norm.all_input_nodes[1:]):
+        if stored.op != "get_attr":
+            return None
     return _Fold(norm, layer, scaled, zeros, weight, bias)
 
 

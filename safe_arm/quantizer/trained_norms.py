@@ -131,7 +131,7 @@ def counters_kept(model: GraphModule) -> Iterator[None]:
 
 
 def keep_statistics(model: GraphModule) -> None:
-    """Leave the parameters and statistics of trained batch norms float: 1.4 quantises them.
+    """Leave the parameters and statistics of batch norms that are trained or folded float: 1.4 quantises them.
 
     A norm that reads a fake-quantised copy moves the statistics of that copy.
 
@@ -140,7 +140,9 @@ def keep_statistics(model: GraphModule) -> None:
     """
     for norm in model.graph.find_nodes(op="call_function", target=NORM):
         annotation = norm.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None or norm.args[_TRAINING] is not True:
+        if annotation is None:
+            continue
+        if norm.args[_TRAINING] is not True and layer_of(norm) is None:
             continue
         for parameter in norm.all_input_nodes[1:]:
             annotation.input_qspec_map.pop(parameter, None)

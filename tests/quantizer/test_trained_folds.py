@@ -15,9 +15,12 @@ from torchao.quantization.pt2e.fake_quantize import disable_fake_quant, disable_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
 from safe_arm.quantizer.trained_norms import join_norms
 
+#: On 1.4 stock's norms have copies of their parameters and statistics, which nothing trains (known issue T48).
+STOCK_TRAINS = parse(executorch_version()) >= (1, 5)
 #: A norm that is neither of a new one's epsilon nor of its momentum.
 OWN = {"eps": 0.1, "momentum": 0.03}
 
@@ -158,7 +161,7 @@ def gradient_of_factors(quantizer_class):
 
 
 def test_stock_s_gradients_go_up_near_a_factor_of_zero_and_ours_do_not():
-    assert gradient_of_factors(TOSAQuantizer) > 1e3
+    assert (gradient_of_factors(TOSAQuantizer) > 1e3) == STOCK_TRAINS
     assert gradient_of_factors(SafeTOSAQuantizer) < 1e-3
 
 
@@ -175,7 +178,7 @@ def test_stock_trains_a_frozen_norm_and_ours_does_not():
     before = dict(frozen().n.named_buffers())
     stock = prepared(frozen(), inputs, TOSAQuantizer)
     stock(*inputs)
-    assert not any(torch.equal(each, before["running_mean"]) for each in stock.buffers())
+    assert any(torch.equal(each, before["running_mean"]) for each in stock.buffers()) != STOCK_TRAINS
     ours = prepared(frozen(), inputs)
     for switch in (lambda m: m, move_exported_model_to_eval, move_exported_model_to_train):
         switch(ours)
