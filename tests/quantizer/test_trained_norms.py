@@ -112,6 +112,8 @@ ALONE = {
         (IMAGE[0].flatten(2),),
         {"c": nn.Conv1d(3, 4, 3), "n": nn.BatchNorm1d(4), "d": nn.Conv1d(4, 2, 1)},
     ),
+    # The norm's channels are the tokens, not what the layer gives.
+    "of tokens": (lambda m, x: m.n(m.c(x)), (IMAGE[0].flatten(2),), {"c": nn.Linear(64, 4), "n": nn.BatchNorm1d(3)}),
     "of a sum": (lambda m, x: m.n(m.c(x) + x[:, :1]), IMAGE, {"c": nn.Conv2d(3, 4, 1), "n": nn.BatchNorm2d(4)}),
     "that is frozen": (
         lambda m, x: m.c(m.n(x)),
