@@ -1,4 +1,4 @@
-"""A guard around torchao's folding of batch norms into preceding layers, for some quantisers."""
+"""What torchao does to batch norms and dropouts, guarded or replaced for some quantisers."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")
 _installed = Patches()
 
 Guard = Callable[[GraphModule], AbstractContextManager[None]]
+Function = Callable[..., Any]
+Wrap = Callable[[Function], Function]
 
 
 def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
@@ -36,11 +38,58 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
         concerns: tells whether the guard is for a quantiser.
         guard: returns a context for the time of folding, given the graph.
     """
-    owner = importlib.import_module("torchao.quantization.pt2e.quantize_pt2e")
     wrap = functools.partial(_guarded, concerns, guard)
     reason = "A norm is folded though its convolution's value, weights or bias are used elsewhere."
-    names = [name for name in _FOLDS if hasattr(owner, name)]
-    _installed.install(Patch(owner, n, wrap, reason, REVIEW, "T18") for n in names)
+    for name in _FOLDS:
+        _install("quantize_pt2e", name, wrap, reason, "T18")
+
+
+def take_over_trained_norms(
+    concerns: Callable[[object], bool],
+    is_ours: Callable[[GraphModule], bool],
+    fold: Callable[[GraphModule], None],
+    switch: Callable[[GraphModule, bool], None],
+) -> None:
+    """Let torchao leave the norms that are trained to others, for some quantisers. A second call does nothing.
+
+    Args:
+        concerns: tells whether ``prepare_qat_pt2e`` shall leave the norms as a quantiser has written them.
+        is_ours: tells the same of a model that is prepared or converted.
+        fold: folds the norms in any model that is converted; it leaves torchao's alone.
+        switch: lets norms and dropouts of a model be trained, or be frozen, as ``move_exported_model_to_train`` and
+            ``_to_eval`` do.
+    """
+
+    def leave(stock: Function) -> Function:
+        def fuse(model: GraphModule) -> Any:
+            return model if concerns(_quantizer_of_caller()) else stock(model)
+
+        return fuse
+
+    def fold_first(stock: Function) -> Function:
+        def folded(model: GraphModule) -> Any:
+            fold(model)
+            return stock(model)
+
+        return folded
+
+    def switch_ours(stock: Function) -> Function:
+        def switched(m: GraphModule, train_to_eval: bool) -> None:
+            if is_ours(m):
+                switch(m, not train_to_eval)
+            else:
+                stock(m, train_to_eval)
+
+        return switched
+
+    lost = "Norms and dropouts are written anew without their numbers, and frozen norms are trained."
+    for owner, name, wrap in (
+        ("quantize_pt2e", "_fuse_conv_bn_qat", leave),
+        ("quantize_pt2e", "_fold_conv_bn_qat", fold_first),
+        ("export_utils", "_replace_batchnorm", switch_ours),
+        ("export_utils", "_replace_dropout", switch_ours),
+    ):
+        _install(owner, name, wrap, lost, "T53")
 
 
 def stock_folds() -> list[Callable[[GraphModule], Any]]:
@@ -59,13 +108,26 @@ def unguard_folds() -> None:
     _installed.uninstall()
 
 
+def _install(owner: str, name: str, wrap: Wrap, reason: str, issue: str) -> None:
+    """Wrap a function of torchao's, if this release has it."""
+    module = importlib.import_module(f"torchao.quantization.pt2e.{owner}")
+    if hasattr(module, name):
+        _installed.install([Patch(module, name, wrap, reason, REVIEW, issue)])
+
+
+def _quantizer_of_caller() -> object:
+    """Return the quantiser of the function that called the one that asks."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return frame.f_locals.get("quantizer") if frame is not None else None
+
+
 def _guarded(
-    concerns: Callable[[object], bool], guard: Guard, stock: Callable[..., Any]
-) -> Callable[..., Any]:
+    concerns: Callable[[object], bool], guard: Guard, stock: Function
+) -> Function:
     def fold(model: GraphModule) -> Any:
-        frame = inspect.currentframe()
-        caller = frame.f_back if frame is not None else None
-        if caller is None or not concerns(caller.f_locals.get("quantizer")):
+        if not concerns(_quantizer_of_caller()):
             return stock(model)
         with guard(model):
             return stock(model)

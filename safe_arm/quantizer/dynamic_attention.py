@@ -1,7 +1,8 @@
 """Write attention that stock cannot take as products and a softmax: over a dynamic length, of a constant, and so on.
 
 Stock puts the example's sizes in for a dynamic length (known issue T35), and raises on a query that depends on no
-input, such as learned latents, and on heads that share one key, as timm's multi-query attention has them.
+input, such as learned latents, and on heads that share one key, as timm's multi-query attention has them. What it drops
+of attention while a net is trained, nothing switches off when training is over (known issue T56).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _ATTENTION = _ATEN.scaled_dot_product_attention.default
 
 
 def spell_out_dynamic_attention(model: GraphModule) -> None:
-    """Write attention whose sizes are symbols, whose query is constant or whose heads share a key by products.
+    """Write attention by products if its sizes are symbols, its query is constant, its heads share a key, or it drops.
 
-    Attention of grouped queries or with dropout is left as it is.
+    Attention of grouped queries is left as it is.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -50,9 +51,9 @@ def _constants(graph: Graph) -> set[Node]:
 
 def _is_to_spell_out(attention: Node, constants: set[Node]) -> bool:
     arguments = arguments_by_name(attention)
-    if arguments.get("dropout_p") or arguments.get("enable_gqa"):
+    if arguments.get("enable_gqa"):
         return False
-    if arguments["query"] in constants:
+    if arguments.get("dropout_p") or arguments["query"] in constants:
         return True
     if _shares_heads(arguments):
         return True
@@ -103,6 +104,10 @@ def _spell_out(attention: Node) -> None:
             scores = _masked(graph, scores, mask)
             softmax = _ATEN._safe_softmax.default
         probabilities = add_call(graph, softmax, scores, -1)
+        dropped = arguments.get("dropout_p")
+        if dropped:
+            drop = _ATEN.dropout.default
+            probabilities = add_call(graph, drop, probabilities, dropped, True)
         value = arguments["value"]
         result = add_call(graph, _ATEN.matmul.default, probabilities, value)
     attention.replace_all_uses_with(result)

@@ -41,6 +41,7 @@ from safe_arm.quantizer.graph_edits import write_note
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.same_structure import Structure
+from safe_arm.quantizer.trained_modes import switch_training
 
 #: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
 SAMPLES = 32
@@ -123,7 +124,10 @@ class FloatRun:
         return self.original.written_to(self.net.state)
 
     def seen(self, model: GraphModule) -> None:
-        """Go on with a model that torchao is about to return: watch the prepared one, compare the converted one."""
+        """Go on with a model that torchao is about to return: watch the prepared one, compare the converted one.
+
+        What is converted is trained no more.
+        """
         if not self._transformed:
             return
         if not self._watched:
@@ -131,7 +135,10 @@ class FloatRun:
             if self.closes:
                 self.original.restore(model, self.net.module.graph)
             self._watch(model)
-        elif self.closes:
+            return
+        if not self.net.folds:
+            switch_training(model, False)
+        if self.closes:
             self.compare(model)
 
     def _watch(self, prepared: GraphModule) -> None:
@@ -352,6 +359,11 @@ def annotated(model: GraphModule) -> bool:
         return False
     run.annotated(model)
     return run.net.folds
+
+
+def is_ours(model: GraphModule) -> bool:
+    """Return whether a prepared or converted model is one of a safe quantiser."""
+    return isinstance(model.meta.get(_KEY), FloatRun)
 
 
 def seen(model: GraphModule) -> None:

@@ -28,6 +28,7 @@ from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_dom
 from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
 from safe_arm.quantizer.stand_ins import value_of
 from safe_arm.quantizer.trained_domains import cover_each_value
+from safe_arm.quantizer.trained_weights import follow_weights
 
 
 def guard_observers(
@@ -48,6 +49,7 @@ def guard_observers(
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
     attempted(cover_each_value, observers)
+    attempted(follow_weights, observers)
     attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
     for place, observer in observers.items():

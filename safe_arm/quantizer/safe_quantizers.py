@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotation_passes import watched_passes
 from safe_arm._compat.annotations import forget_annotations
-from safe_arm._compat.batch_norms import guard_folds
+from safe_arm._compat.batch_norms import guard_folds, take_over_trained_norms
 from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
@@ -98,9 +98,12 @@ from safe_arm.quantizer.trained_constants import (
     is_for_training,
     store_trained_values,
 )
+from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
+from safe_arm.quantizer.trained_modes import switch_training
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 from safe_arm.quantizer.trained_norms import (
     counters_kept,
+    give_norms_layers,
     join_norms,
     keep_statistics,
 )
@@ -186,8 +189,12 @@ class _SafeRules(CheckedSettings):
         self._ledger = Ledger()
         self._watch = CalibrationWatch()
         self._training = ""
+        self._trains = False
         self._warned_of: set[str] = set()
         guard_folds(_is_safe, float_run.begun_and_folded)
+        take_over_trained_norms(
+            _has_written_folds, float_run.is_ours, fold_trained_norms, switch_training
+        )
         watch_models(float_run.seen)
         super().__init__(*args, **kwargs)
 
@@ -208,13 +215,16 @@ class _SafeRules(CheckedSettings):
             InternalError: a pass wrote into one of the user's tensors.
         """
         run = run_of(model, folds=False)
+        config = self.training_config or self.global_config
+        self._trains = is_for_training(config) and not run.net.folds
         self._look_for_doubts(model)
         steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
         with counters_kept(model):
             transformed = proven(
                 model, self._transform, run.net, run.trials, steps, self._ledger
             )
-        join_norms(transformed)
+        if self._trains:
+            join_norms(transformed)
         written = ", ".join(map(repr, run.written_to()))
         if written:
             raise InternalError(
@@ -242,6 +252,8 @@ class _SafeRules(CheckedSettings):
         config = self.training_config or self.global_config
         stored = store_trained_values(model, config)
         self._tell(UNTRAINED, stored.shared)
+        if self._trains:
+            give_norms_layers(model)
         for step in _BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
@@ -255,7 +267,9 @@ class _SafeRules(CheckedSettings):
             if step is write_functionally:
                 self._tell(LOST_WRITE, write_functionally(model))
             elif step is spell_out_operators:
-                spell_out_operators(model, keeps_costly=has_float)
+                spell_out_operators(
+                    model, keeps_costly=has_float, keeps_norms=self._trains
+                )
             else:
                 step(model)
         outputs = values_of_outputs(model)
@@ -309,6 +323,8 @@ class _SafeRules(CheckedSettings):
             step(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
         contained_annotation.refine(model, steps, self._ledger)
+        if self._trains:
+            write_folds(model)
         self._ledger.warn()
         return model
 
@@ -462,3 +478,9 @@ def _is_safe(quantizer: object) -> bool:
     """Return whether a quantiser is one of these, or composed of one."""
     quantizers = (quantizer, *getattr(quantizer, "quantizers", ()))
     return any(isinstance(part, _SafeRules) for part in quantizers)
+
+
+def _has_written_folds(quantizer: object) -> bool:
+    """Return whether a quantiser, or one that it is composed of, has written how norms are folded after training."""
+    quantizers = (quantizer, *getattr(quantizer, "quantizers", ()))
+    return any(getattr(part, "_trains", False) is True for part in quantizers)

@@ -160,7 +160,7 @@ def _batch_norm(
     folded = _folded_rows(write, x, factor, offset)
     if folded is not None:
         return folded
-    image = _as_image(write, x)
+    image = as_image(write, x)
     if image is None:
         return None
     # They are trained if those of the norm are.
@@ -176,7 +176,7 @@ def _batch_norm(
         [1, 1],
         len(factor),
     )
-    return _from_image(write, convolved, value.shape)
+    return from_image(write, convolved, value.shape)
 
 
 def _folded_rows(write: Writer, x: Node, factor: Tensor, offset: Tensor) -> Node | None:
@@ -240,7 +240,7 @@ def _has_channels(node: Node, count: int) -> bool:
     return value is not None and value.dim() > 0 and value.shape[-1] == count
 
 
-def _as_image(write: Writer, x: Node) -> Node | None:
+def as_image(write: Writer, x: Node) -> Node | None:
     """Write rows, a sequence or a volume as an image with the same channels; None for what has another rank.
 
     Rows are the pixels of one image: an Ethos-U convolves images one after the other.
@@ -258,7 +258,7 @@ def _as_image(write: Writer, x: Node) -> Node | None:
     return x if value.dim() == 4 else None
 
 
-def _from_image(write: Writer, image: Node, shape: torch.Size) -> Node:
+def from_image(write: Writer, image: Node, shape: torch.Size) -> Node:
     """Write an image in the rank of the shape that it had before."""
     if len(shape) == 2:
         sequence = write(_ATEN.squeeze.dim, image, _ROWS)

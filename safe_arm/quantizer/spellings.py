@@ -67,18 +67,26 @@ _ANNOTATED = named(
 )
 
 
-def spell_out_operators(model: GraphModule, *, keeps_costly: bool = False) -> None:
+def spell_out_operators(
+    model: GraphModule, *, keeps_costly: bool = False, keeps_norms: bool = False
+) -> None:
     """Write the operators of the tables with others, which compute the same float values.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place. Only
             values of 32 bits are quantised, so others keep their operators.
         keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
+        keeps_norms: leave batch norms alone, which are folded when training is over.
     """
+    kept: set[object] = set()
+    if keeps_costly:
+        kept.update(_COSTLY)
+    if keeps_norms:
+        kept.add(torch.ops.aten.batch_norm.default)
     for module in graph_modules(model):
         is_changed = False
         for node in list(module.graph.nodes):
-            if node.op != "call_function" or (keeps_costly and node.target in _COSTLY):
+            if node.op != "call_function" or node.target in kept:
                 continue
             if _spell_out(node):
                 is_changed = True

@@ -15,43 +15,63 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graph_edits import add_constant, tensor_of
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import named
+from safe_arm.quantizer.graph_edits import Writer, add_constant, tensor_of
+from safe_arm.quantizer.operator_schemas import arguments_by_name
+from safe_arm.quantizer.spelled_norms import as_image, from_image
 from safe_arm.quantizer.trained_names import COUNTER
 
-_NORM = torch.ops.aten.batch_norm.default
+_ATEN = torch.ops.aten
+NORM = _ATEN.batch_norm.default
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
-#: Layers that torchao folds a trained norm into; they take input, weight, bias.
-_LAYERS = (
-    torch.ops.aten.conv1d.default,
-    torch.ops.aten.conv2d.default,
-    torch.ops.aten.conv_transpose1d.default,
-    torch.ops.aten.conv_transpose2d.input,
-)
+#: Layers that a norm is folded into; they take input, weight, bias.
+_LAYERS = named("linear conv1d conv2d conv3d")
+_TRANSPOSED = named("conv_transpose1d conv_transpose2d conv_transpose3d")
 #: Activations that stock annotates with the layer in front of them.
 _ACTIVATIONS = (
-    torch.ops.aten.relu.default,
-    torch.ops.aten.relu_.default,
-    torch.ops.aten.hardtanh.default,
-    torch.ops.aten.hardtanh_.default,
+    _ATEN.relu.default,
+    _ATEN.relu_.default,
+    _ATEN.hardtanh.default,
+    _ATEN.hardtanh_.default,
 )
+
+
+def give_norms_layers(model: GraphModule) -> None:
+    """Write a convolution of each channel with 1 in front of each batch norm that no layer of its own stands before.
+
+    The norm is folded into it when training is over.
+
+    Args:
+        model: a float graph that is going to be trained, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        for norm in list(module.graph.find_nodes(op="call_function", target=NORM)):
+            value = tensor_of(norm)
+            if value is None or value.dtype != torch.float32:
+                continue
+            if layer_of(norm) is None and _is_stored(norm):
+                _give_layer(norm, value)
+        module.recompile()
 
 
 def join_norms(model: GraphModule) -> None:
     """Move each batch norm behind the layer that it alone reads, with its activation, and give the layer a bias.
 
     Args:
-        model: a float graph before annotation; changed in place.
+        model: a float graph before annotation that is going to be trained; changed in place.
     """
-    found = model.graph.find_nodes(op="call_function", target=_NORM)
+    found = model.graph.find_nodes(op="call_function", target=NORM)
     norms = list(found)
     for norm in norms:
-        layer = norm.args[0]
-        if not _is_layer(layer) or not _is_own(norm):
+        layer = layer_of(norm)
+        if layer is None:
             continue
         for parameter in norm.all_input_nodes[1:]:
             if layer < parameter:
@@ -63,6 +83,32 @@ def join_norms(model: GraphModule) -> None:
             _put_behind(norm, readers[0])
     if norms:
         model.recompile()
+
+
+def layer_of(norm: Node) -> Node | None:
+    """Return the layer that a norm can be folded into: nothing else reads its result. None if there is none."""
+    layer = norm.args[0]
+    if not isinstance(layer, Node) or len(layer.users) != 1:
+        return None
+    if op_name(layer) not in _LAYERS | _TRANSPOSED or not _is_stored(norm):
+        return None
+    for parameter in layer.args[1:3]:
+        if isinstance(parameter, Node) and parameter.op != "get_attr":
+            return None
+    value = tensor_of(layer)
+    if value is None or value.dtype != torch.float32:
+        return None
+    # A layer of rows has its channels last, a norm has them second.
+    if op_name(layer) == "aten::linear" and value.dim() != 2:
+        return None
+    if op_name(layer) in _TRANSPOSED and arguments_by_name(layer)["groups"] != 1:
+        return None
+    return layer
+
+
+def output_dim(layer: Node) -> int:
+    """Return the dimension of a layer's weights that its outputs are in."""
+    return 1 if op_name(layer) in _TRANSPOSED else 0
 
 
 @contextmanager
@@ -85,39 +131,46 @@ def counters_kept(model: GraphModule) -> Iterator[None]:
 
 
 def keep_statistics(model: GraphModule) -> None:
-    """Leave the parameters and statistics of trained batch norms float: 1.4 quantises them.
+    """Leave the parameters and statistics of batch norms that are trained or folded float: 1.4 quantises them.
 
     A norm that reads a fake-quantised copy moves the statistics of that copy.
 
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for norm in model.graph.find_nodes(op="call_function", target=_NORM):
+    for norm in model.graph.find_nodes(op="call_function", target=NORM):
         annotation = norm.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None or norm.args[_TRAINING] is not True:
+        if annotation is None:
+            continue
+        if norm.args[_TRAINING] is not True and layer_of(norm) is None:
             continue
         for parameter in norm.all_input_nodes[1:]:
             annotation.input_qspec_map.pop(parameter, None)
             parameter.meta.pop(Q_ANNOTATION_KEY, None)
 
 
-def _is_layer(node: object) -> bool:
-    """Return whether a node is a layer whose result nobody but a norm reads."""
-    if not isinstance(node, Node) or len(node.users) != 1:
+def _is_stored(norm: Node) -> bool:
+    """Return whether a norm has statistics, and reads them and its parameters from the module."""
+    if norm.args[3] is None or norm.args[4] is None:
         return False
-    return node.target in _LAYERS
+    return all(each.op == "get_attr" for each in norm.all_input_nodes[1:])
 
 
-def _is_own(norm: Node) -> bool:
-    """Return whether a norm is trained, with parameters and statistics that no other operator reads or writes."""
-    if norm.args[_TRAINING] is not True:
-        return False
-    readers: set[Node] = set()
-    for parameter in norm.all_input_nodes[1:]:
-        if parameter.op != "get_attr":
-            return False
-        readers.update(parameter.users)
-    return readers == {norm}
+def _give_layer(norm: Node, value: Tensor) -> None:
+    write = Writer(norm)
+    source = norm.args[0]
+    assert isinstance(source, Node)
+    image = as_image(write, source)
+    if image is None:
+        return
+    channels = int(value.shape[1])
+    kernels = torch.ones(channels, 1, 1, 1, device=value.device)
+    kernel = write.constant(kernels, "ones")
+    one, none = [1, 1], [0, 0]
+    layer = write(_ATEN.conv2d.default, image, kernel, None, one, none, one, channels)
+    own = write(NORM, layer, *norm.args[1:])
+    norm.replace_all_uses_with(from_image(write, own, value.shape))
+    norm.graph.erase_node(norm)
 
 
 def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
@@ -130,7 +183,7 @@ def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
     if not isinstance(mean, Node) or like is None:
         return
     zeros = torch.zeros_like(attribute(model, mean.target))
-    # torchao replaces a parameter by that of the norm, and no buffer; the norm takes away what would be learnt here.
+    # The norm takes away what would be learnt here.
     zeros = torch.nn.Parameter(zeros, requires_grad=False)
     with model.graph.inserting_before(layer):
         bias = add_constant(model, f"bias_of_{layer.name}", zeros, like)

@@ -1,9 +1,11 @@
 """A batch norm that is trained becomes part of the layer in front of it, wherever its nodes stand."""
 
+import copy
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from graph_changes import annotates_no_more
+from graph_changes import annotates_no_more, changes, changes_once
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
@@ -13,7 +15,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.quantizer.trained_norms import join_norms, keep_statistics
+from safe_arm.quantizer.trained_norms import give_norms_layers, join_norms, keep_statistics
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
 
@@ -48,7 +50,6 @@ APART = {
 #: Norms that are no part of the layer.
 LEFT = {
     "a layer read twice": (lambda m, x: read_twice(m, m.c(x)), layers()),
-    "a norm of two layers": (lambda m, x: m.n(m.c(x)) + m.n(m.d(x)), branches()),
     "a norm of the input": (lambda m, x: m.c(m.i(x)), {**layers(), "i": nn.BatchNorm2d(3)}),
 }
 
@@ -94,14 +95,69 @@ def test_the_near_miss_is_left_alone(name):
     assert [(node.name, node.args) for node in model.graph.nodes] == before
 
 
-def test_a_norm_that_is_frozen_is_left_alone():
-    frozen = net("layers side by side")
-    frozen.n.eval()
-    frozen.e.eval()
-    model = exported(frozen, IMAGE)
-    before = [(node.name, node.args) for node in model.graph.nodes]
-    join_norms(model)
-    assert [(node.name, node.args) for node in model.graph.nodes] == before
+def activation_first(m, x):
+    return m.d(m.n(m.c(x).relu()))
+
+
+#: Norms without a layer of their own, by name.
+ALONE = {
+    "of the input": (lambda m, x: m.c(m.n(x)), IMAGE, {"c": nn.Conv2d(3, 4, 3), "n": nn.BatchNorm2d(3, eps=0.1)}),
+    "of rows": (
+        activation_first,
+        (IMAGE[0].reshape(-1, 8),),
+        {"c": nn.Linear(8, 4), "n": nn.BatchNorm1d(4), "d": nn.Linear(4, 2)},
+    ),
+    "of a sequence": (
+        activation_first,
+        (IMAGE[0].flatten(2),),
+        {"c": nn.Conv1d(3, 4, 3), "n": nn.BatchNorm1d(4), "d": nn.Conv1d(4, 2, 1)},
+    ),
+    # The norm's channels are the tokens, not what the layer gives.
+    "of tokens": (lambda m, x: m.n(m.c(x)), (IMAGE[0].flatten(2),), {"c": nn.Linear(64, 4), "n": nn.BatchNorm1d(3)}),
+    "of a sum": (lambda m, x: m.n(m.c(x) + x[:, :1]), IMAGE, {"c": nn.Conv2d(3, 4, 1), "n": nn.BatchNorm2d(4)}),
+    "that is frozen": (
+        lambda m, x: m.c(m.n(x)),
+        IMAGE,
+        {"c": nn.Conv2d(3, 4, 3), "n": nn.BatchNorm2d(3).requires_grad_(False)},
+    ),
+}
+
+
+def alone(name):
+    rule, inputs, parts = ALONE[name]
+    model = Built(rule, **copy.deepcopy(parts)).train()
+    model.n.train("frozen" not in name)
+    return model, inputs
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
+    model, inputs = alone(name)
+    prepared = prepare(alone(name)[0], quantizer_of(SafeTOSAQuantizer, is_qat=True), inputs, is_qat=True)
+    assert {own for own, _ in model.named_parameters()} <= {own for own, _ in prepared.named_parameters()}
+    prepared(*inputs).square().sum().backward()
+    assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
+    graph_module = convert_pt2e(prepared)
+    assert "batch_norm" not in targets(graph_module)
+    check_one_exact(graph_module, inputs, tosa(PROFILES[0]))
+
+
+def test_stock_rounds_in_front_of_such_a_norm_so_that_it_stays():
+    model, inputs = alone("of a sum")
+    prepared = prepare(model, quantizer_of(TOSAQuantizer, is_qat=True), inputs, is_qat=True)
+    (norm,) = prepared.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default)
+    assert norm.args[0].op == "call_module"
+
+
+@pytest.mark.parametrize("name", ["a layer read twice", "layers side by side"])
+def test_layers_are_given_once_and_only_where_there_is_none(name):
+    model = exported(net(name), IMAGE)
+    assert changes_once(give_norms_layers, model) == (name == "a layer read twice")
+
+
+def test_a_norm_without_statistics_is_left_alone():
+    model = exported(Built(lambda m, x: m.n(x), n=nn.BatchNorm2d(3, track_running_stats=False)).train(), IMAGE)
+    assert not changes(give_norms_layers, model)
 
 
 def test_twice_equals_once():

@@ -1,0 +1,66 @@
+"""The range of weights that are trained is that of the weights at hand.
+
+A fake-quantise module remembers the largest weights that it was ever shown, or averages over time. Weights that shrink,
+as by weight decay or by a batch norm whose variance grows from 1, are rounded in ever fewer codes; those that grow are
+clipped. But weights are known as they are, whenever they are read.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.quantizer.stand_ins import StandIn, value_of
+
+
+class CurrentRange(StandIn):
+    """Fake-quantises weights in the range that they have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return weights of any shape rounded."""
+        if bool(self.observer.observer_enabled):
+            known = self.observer.activation_post_process
+            known.min_val.fill_(math.inf)
+            known.max_val.fill_(-math.inf)
+        rounded: Tensor = self.observer(x)
+        return rounded
+
+
+def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+    """Let the range of each tensor that is computed of parameters alone follow it while they are trained.
+
+    Args:
+        observers: the observer or fake-quantise module of each annotated place; changed in place. Observers, and
+            modules that a value shares which depends on an input, are left alone.
+    """
+    places: dict[int, list[EdgeOrNode]] = {}
+    for place, observer in observers.items():
+        if isinstance(observer, FakeQuantize) and _has_bounds(observer):
+            places.setdefault(id(observer), []).append(place)
+    for shared in places.values():
+        values = [value_of(place) for place in shared]
+        if len(set(values)) == 1 and not _depends_on_input(values[0]):
+            module = CurrentRange(observers[shared[0]])
+            for place in shared:
+                observers[place] = module
+
+
+def _has_bounds(observer: FakeQuantize) -> bool:
+    known = observer.activation_post_process
+    bounds = (getattr(known, "min_val", None), getattr(known, "max_val", None))
+    return all(isinstance(bound, Tensor) for bound in bounds)
+
+
+def _depends_on_input(value: Node) -> bool:
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if node.op == "placeholder":
+            return True
+        pending += node.all_input_nodes
+    return False

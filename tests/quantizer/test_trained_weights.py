@@ -1,0 +1,68 @@
+"""Weights that are trained are rounded in the range that they have, not in one that they had."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import tosa
+from observing import exchanges
+from small import Built
+from stubborn import exported
+from torch import nn
+from torchao.quantization.pt2e.fake_quantize import disable_observer
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.trained_weights import CurrentRange, follow_weights
+
+SAMPLE = (torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)),)
+
+
+def prepared(quantizer_class, is_per_channel=True):
+    torch.manual_seed(0)
+    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=True, is_per_channel=is_per_channel))
+    net = Built(lambda m, x: m.c(x).relu(), c=nn.Conv2d(3, 4, 3)).train()
+    return prepare_qat_pt2e(exported(net, SAMPLE), quantizer)
+
+
+def codes(model):
+    """The largest code of the weights."""
+    converted = convert_pt2e(model)
+    (weights,) = [each for each in converted.buffers() if each.dtype == torch.int8 and each.dim() == 4]
+    return int(weights.abs().max())
+
+
+def shrunk(model, before_last=lambda model: None):
+    """Train a net until its weights are a tenth of what they were."""
+    model(*SAMPLE)
+    (weight,) = [each for each in model.parameters() if each.dim() == 4]
+    with torch.no_grad():
+        weight.mul_(0.1)
+    before_last(model)
+    model(*SAMPLE)
+    return model
+
+
+@pytest.mark.parametrize("is_per_channel", [True, False])
+def test_weights_that_shrink_keep_their_codes_and_stock_s_do_not(is_per_channel):
+    assert codes(shrunk(prepared(TOSAQuantizer, is_per_channel))) <= 13
+    assert codes(shrunk(prepared(SafeTOSAQuantizer, is_per_channel))) == 127
+
+
+def test_ranges_stand_still_once_observers_are_disabled():
+    assert codes(shrunk(prepared(SafeTOSAQuantizer), lambda model: model.apply(disable_observer))) <= 13
+
+
+def test_weights_alone_are_followed():
+    followed = [each for each in prepared(SafeTOSAQuantizer).modules() if isinstance(each, CurrentRange)]
+    assert len(followed) == 1
+
+
+def rule(m, x):
+    return m.conv(x).relu()
+
+
+@pytest.mark.parametrize("is_qat", [True, False])
+def test_twice_equals_once_and_calibration_is_left_alone(monkeypatch, is_qat):
+    image = [(torch.randn(1, 4, 6, 6),)]
+    assert exchanges(monkeypatch, follow_weights, rule, image, is_qat=is_qat) == [(is_qat, False)]
