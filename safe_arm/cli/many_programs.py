@@ -70,8 +70,10 @@ def _is_many(params: Mapping[str, Any]) -> bool:
     """Return whether there may be more than one job, or the command line has an option of such a run."""
     if any(params.get(name) and explicit(name) for name in OF_THE_RUN):
         return True
-    several = any(len(set(params[name])) > 1 for name in ("model", *VARIED))
-    return several or is_pattern(params["model"][0])
+    for name in ("model", *VARIED):
+        if len(set(params[name])) > 1:
+            return True
+    return is_pattern(params["model"][0])
 
 
 def _run_many(ctx: click.Context) -> None:

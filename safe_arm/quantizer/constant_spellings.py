@@ -12,7 +12,7 @@ from safe_arm.quantizer.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.mixed_constants import MIXED
 from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_writes import functional_of
@@ -37,7 +37,7 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
     result = tensor_of(node)
     if spelling is None or result is None or result.dtype != torch.float32:
         return False
-    if not all(isinstance(size, int) for size in result.shape):
+    if static_sizes(node) is None:
         return False
     written = spelling(Writer(node), values, *arguments_by_name(node).values())
     if written is None:

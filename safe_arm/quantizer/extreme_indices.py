@@ -13,9 +13,15 @@ from safe_arm.quantizer.graph_edits import add_call
 
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.
-_INDEX_OF = {_ATEN.max.dim: _ATEN.argmax.default, _ATEN.min.dim: _ATEN.argmin.default}
+_INDEX_OF = {
+    _ATEN.max.dim: _ATEN.argmax.default,
+    _ATEN.min.dim: _ATEN.argmin.default,
+}
 #: The one that returns the value.
-_VALUE_OF = {_ATEN.max.dim: _ATEN.amax.default, _ATEN.min.dim: _ATEN.amin.default}
+_VALUE_OF = {
+    _ATEN.max.dim: _ATEN.amax.default,
+    _ATEN.min.dim: _ATEN.amin.default,
+}
 
 
 def name_extreme_indices(model: GraphModule) -> None:

@@ -16,7 +16,7 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.fine_reciprocals import is_of_softmax
-from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.graph_edits import static_sizes
 
 _SUM = torch.ops.aten.sum.dim_IntList
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -111,13 +111,14 @@ def _scaled(node: Node) -> Node | None:
 
 def _terms(node: Node) -> int:
     """Return how many values are added for each element of a sum, 0 if that is not known."""
-    before, after = tensor_of(node.args[0]), tensor_of(node)
+    before = static_sizes(node.args[0])
+    after = static_sizes(node)
     if before is None or after is None:
         return 0
-    sizes = (*before.shape, *after.shape)
-    if not all(isinstance(size, int) for size in sizes) or not after.numel():
+    results = prod(after)
+    if not results:
         return 0
-    return prod(before.shape) // prod(after.shape)
+    return prod(before) // results
 
 
 def _is_subtracted(mean: Node, values: Any) -> bool:

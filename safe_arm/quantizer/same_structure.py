@@ -19,7 +19,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QParams, is_dequantize, op_name
-from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.graph_edits import static_sizes, tensor_of
 from safe_arm.quantizer.mask_bounds import is_bound, is_far_number
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
@@ -228,7 +228,7 @@ def _is_end(operator: _Operator) -> bool:
 def _filled(node: Node) -> object:
     """Return the constant that a like-operator gives; None for dynamic sizes."""
     like = tensor_of(node.args[0])
-    if like is None or not all(isinstance(size, int) for size in like.shape):
+    if like is None or static_sizes(node.args[0]) is None:
         return None
     arguments = (*node.args[1:], *node.kwargs.values())
     if any(isinstance(argument, Node) for argument in arguments):

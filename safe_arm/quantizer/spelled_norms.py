@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
@@ -222,8 +222,7 @@ def _folded_rows(write: Writer, x: Node, factor: Tensor, offset: Tensor) -> Node
 
 def _readers(node: Node) -> list[Node]:
     """Return the operators that read more of a value than its shape, where that is known."""
-    value = tensor_of(node)
-    is_static = value is not None and all(isinstance(size, int) for size in value.shape)
+    is_static = static_sizes(node) is not None
     readers = []
     for user in node.users:
         reads_shape = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, pair, static_sizes, tensor_of
 
 _ATEN = torch.ops.aten
 _LARGEST = _ATEN.max_pool2d.default
@@ -131,14 +131,12 @@ def _avg_pool3d(
     divisor: int | None,
 ) -> Node | None:
     """Write the means of boxes as those of their rows and columns, and of these along the depth."""
-    value = tensor_of(x)
-    if value is None or value.dim() != 5:
+    shape = static_sizes(x)
+    if shape is None or len(shape) != 5:
         return None
     if any(padding) or rounds_up or divisor is not None:
         return None
-    batch, channels, depth, *_ = value.shape
-    if not all(isinstance(size, int) for size in value.shape):
-        return None
+    batch, channels, depth, *_ = shape
     stride = _triple(stride or kernel)
     kernel = _triple(kernel)
     images = write(_ATEN.flatten.using_ints, x, 1, 2)

@@ -35,8 +35,11 @@ def write_folds(model: GraphModule) -> None:
     moved: dict[EdgeOrNode, EdgeOrNode] = {}
     for norm in list(model.graph.find_nodes(op="call_function", target=NORM)):
         layer = layer_of(norm)
-        if layer is not None and len(layer.args) > 2 and layer.args[2] is not None:
-            moved |= _write_fold(norm, layer)
+        if layer is None or len(layer.args) < 3:
+            continue
+        if layer.args[2] is None:
+            continue
+        moved |= _write_fold(norm, layer)
     if moved:
         _follow(model, moved)
         model.recompile()

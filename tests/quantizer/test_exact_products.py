@@ -71,6 +71,20 @@ def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_dif
     assert len([name for name in names if name.startswith("sub")]) == wide_differences
 
 
+@pytest.mark.parametrize(
+    ("target", "dim", "products"), [("ethos-u55-128", 1, 1), ("ethos-u85-256", 1, 0), ("ethos-u85-256", -1, 1)]
+)
+def test_on_ethos_u85_a_product_that_would_be_transposed_in_32_bits_is_not_wide(target, dim, products):
+    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
+    names = wide(annotated(Lambda(lambda m, x, y: (x * y).sum(dim)), quantizer, TOKENS[0]))
+    assert len([name for name in names if name.startswith("mul")]) == products
+
+
+def test_on_ethos_u85_squares_are_wide_in_any_dimension():
+    quantizer = SafeEthosUQuantizer(EthosUCompileSpec("ethos-u85-256")).set_global(HISTOGRAM)
+    assert wide(annotated(Lambda(lambda m, x, y: (x * x).sum(1) + 0 * y.amax(1)), quantizer, TOKENS[0]))
+
+
 def test_a_norm_of_a_product_subtracts_the_mean_exactly_too():
     def rule(m, x, y):
         return F.layer_norm(x * y, (8,))
