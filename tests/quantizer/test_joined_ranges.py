@@ -79,8 +79,8 @@ def test_the_operands_of_a_condition_on_the_device_are_warned_about():
 
 def test_what_has_steps_left_is_told_what_it_costs():
     (text,) = quantised(detector(50))[1]
-    assert text.startswith("'sigmoid' spans 1.2 ")
-    assert "which costs it 47 dB" in text
+    assert text.startswith("'sigmoid' spans 3.8 ")
+    assert "which costs it 37 dB" in text
 
 
 def test_a_share_of_a_step_that_is_next_to_nothing_has_no_digits():
