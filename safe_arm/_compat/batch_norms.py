@@ -1,4 +1,4 @@
-"""What torchao does to batch norms and dropouts, guarded or replaced for some quantisers."""
+"""Guard or replace what torchao does to batch norms and dropouts, for some quantisers."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_what_was_trained_is_one_exact_delegate(name):
 
 
 def after_a_batch(quantizer_class=None):
-    """What a net gives in eval after a batch of training, prepared by a quantiser or not; and the net."""
+    """Return the results of a net in eval after a batch of training, prepared by a quantiser or not; and the net."""
     inputs = drawn(4, 3, 6, 6)
     model = net(lambda: nn.Conv2d(3, 4, 3), lambda: nn.BatchNorm2d(4, **OWN), nn.ReLU())
     if quantizer_class is None:
