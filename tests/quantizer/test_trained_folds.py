@@ -118,6 +118,17 @@ def after_a_batch(quantizer_class=None):
     return model(*inputs).detach(), model
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_what_torchao_folds_for_stock_is_left_to_it(has_bias):
+    inputs = drawn(4, 3, 6, 6)
+    model = prepared(net(lambda: nn.Conv2d(3, 4, 3, bias=has_bias), lambda: nn.BatchNorm2d(4)), inputs, TOSAQuantizer)
+    model(*inputs)
+    before = str(model.graph)
+    fold_trained_norms(model)
+    assert str(model.graph) == before
+    assert "batch_norm" in targets(model)
+
+
 def test_stock_trains_with_another_epsilon_and_momentum_and_ours_with_the_net_s():
     expected, trained = after_a_batch()
     stock, _ = after_a_batch(TOSAQuantizer)
