@@ -8,6 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.graph_edits import depends_on_input
 from safe_arm.quantizer.operator_schemas import is_mutable
 from safe_arm.quantizer.own_parameters import give_own_copy, has_own_copy
 
@@ -51,21 +52,7 @@ def copy_scaled_weights(model: GraphModule) -> None:
 def _is_scaled_by_constant(layer: Node, user: Node) -> bool:
     if user.target not in _PRODUCTS:
         return False
-    return all(each is layer or _is_constant(each) for each in user.args[:2])
-
-
-def _is_constant(value: object) -> bool:
-    """Return whether a value is a number, or a tensor that depends on no input."""
-    waiting, seen = [value], set()
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Node) or node in seen:
-            continue
-        if node.op == "placeholder":
-            return False
-        seen.add(node)
-        waiting += node.all_input_nodes
-    return True
+    return all(each is layer or not depends_on_input(each) for each in user.args[:2])
 
 
 def _copy_sources(

@@ -35,6 +35,21 @@ def static_sizes(node: object) -> list[int] | None:
     return sizes
 
 
+def depends_on_input(value: object) -> bool:
+    """Return whether an input of the graph is among what a value is computed of; numbers depend on none."""
+    pending = [value]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, Node) or node in seen:
+            continue
+        if node.op == "placeholder":
+            return True
+        seen.add(node)
+        pending += node.all_input_nodes
+    return False
+
+
 def pair(numbers: list[int]) -> list[int]:
     """Return a number for rows and one for columns; one in a list is that of both."""
     return [numbers[0], numbers[-1]]

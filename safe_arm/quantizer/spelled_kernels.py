@@ -8,7 +8,13 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graph_edits import Writer, pair, static_sizes, tensor_of
+from safe_arm.quantizer.graph_edits import (
+    Writer,
+    depends_on_input,
+    pair,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.spelled_pools import unfold_columns
 
 _ATEN = torch.ops.aten
@@ -110,18 +116,7 @@ def _layer(
 
 def _is_computed_from_input(weight: Node) -> bool:
     """Tell whether weights depend on an input; in a branch of control flow an input may be a constant."""
-    if weight.op != "call_function":
-        return False
-    waiting = [weight]
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node.op == "placeholder":
-            return True
-        if node not in seen:
-            seen.add(node)
-            waiting += node.all_input_nodes
-    return False
+    return weight.op == "call_function" and depends_on_input(weight)
 
 
 KERNELS = {

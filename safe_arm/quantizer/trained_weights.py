@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 
 from torch import Tensor
-from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm.quantizer.graph_edits import depends_on_input
 from safe_arm.quantizer.stand_ins import StandIn, value_of
 
 
@@ -44,7 +44,7 @@ def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
             places.setdefault(id(observer), []).append(place)
     for shared in places.values():
         values = [value_of(place) for place in shared]
-        if len(set(values)) == 1 and not _depends_on_input(values[0]):
+        if len(set(values)) == 1 and not depends_on_input(values[0]):
             module = CurrentRange(observers[shared[0]])
             for place in shared:
                 observers[place] = module
@@ -54,13 +54,3 @@ def _has_bounds(observer: FakeQuantize) -> bool:
     known = observer.activation_post_process
     bounds = (getattr(known, "min_val", None), getattr(known, "max_val", None))
     return all(isinstance(bound, Tensor) for bound in bounds)
-
-
-def _depends_on_input(value: Node) -> bool:
-    pending = [value]
-    while pending:
-        node = pending.pop()
-        if node.op == "placeholder":
-            return True
-        pending += node.all_input_nodes
-    return False

@@ -78,9 +78,15 @@ def test_a_batch_and_its_gradients_are_those_of_the_float_net(name):
     make, inputs = NETS[name]
     expected, actual = make(), without_rounding(prepared(make(), inputs))
     for model in (expected, actual):
-        model(*inputs).square().mean().backward()
+        result = model(*inputs)
+        # A norm's results have the same mean of squares whatever its layer gives.
+        (result * torch.linspace(-1, 1, result.numel()).view(result.shape)).sum().backward()
+    largest = max(float(each.grad.abs().max()) for each in expected.parameters())
+    assert largest > 1
     for own, parameter in expected.named_parameters():
-        torch.testing.assert_close(actual.get_parameter(own).grad, parameter.grad, rtol=1e-3, atol=1e-5)
+        off = (actual.get_parameter(own).grad - parameter.grad).abs().max()
+        # It is what float32 rounds.
+        assert float(off) <= 1e-5 * largest
     for own in ("n.running_mean", "n.running_var"):
         torch.testing.assert_close(actual.get_buffer(own), expected.get_buffer(own))
 
