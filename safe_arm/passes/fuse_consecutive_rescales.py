@@ -52,12 +52,12 @@ def _cancel(first: Node, second: Node) -> bool:
     _, dtype_back, factors_back, zero_back, zero_there = _arguments(second)
     if dtype_back != torch.int32 or dtype == torch.int32:
         return False
-    if len(factors) != 1 or len(factors_back) != 1:
-        return False
     if wide.meta["val"].dtype != torch.int32:
         return False
+    is_single = (len(factors), len(factors_back)) == (1, 1)
     is_one = abs(factors[0] * factors_back[0] - 1) < 1e-6
-    return is_one and (zero_out, zero_in) == (zero_back, zero_there)
+    is_same = (zero_out, zero_in) == (zero_back, zero_there)
+    return is_single and is_one and is_same
 
 
 def _arguments(rescale: Node) -> tuple[Any, ...]:

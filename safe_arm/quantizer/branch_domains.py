@@ -74,13 +74,10 @@ def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) ->
     annotation.output_qspec = None
     if not is_delegated:
         _leave_float(node)
-    is_lost = place == (operand, node) and not is_delegated
     for follower in followers:
         freed = [source for source in follower.sources if source in domains]
         if freed:
             _follow(follower, freed[0], spec, domains)
-        elif is_lost and follower.sources:
-            _follow(follower, follower.sources[0], spec, domains)
 
 
 def _followers(node: Node, place: EdgeOrNode) -> list[_Follower]:

@@ -59,8 +59,7 @@ def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
     while op_name(node) in _MOVES:
         source = node.args[0]
-        if not isinstance(source, Node):
-            break
+        assert isinstance(source, Node)
         node = source
     return node
 

@@ -268,11 +268,13 @@ def _observers(
     """
     domain_of = _groups(_references(places), cut)
     reads = nx.DiGraph()
+    between = []
     for edge in cut:
         own = domain_of[edge[0]]
         join = domain_of[edge]
         if own != join:
             reads.add_edge(own, join)
+            between.append(edge)
     if not nx.is_directed_acyclic_graph(reads):
         return {}
     observer_of = dict.fromkeys(domain_of.values(), shared)
@@ -283,22 +285,19 @@ def _observers(
     observers: Observers = {}
     for place in places:
         observers[place] = observer_of[domain_of[place]]
-    _requantise(cut, observers)
+    _requantise(between, observers)
     return observers
 
 
-def _requantise(cut: set[_Edge], observers: Observers) -> None:
-    """Put an observer between two domains on each edge that is cut, one for a value and a join."""
+def _requantise(edges: list[_Edge], observers: Observers) -> None:
+    """Put an observer on each edge from one domain to another, one for a value and a join."""
     between: dict[tuple[Node, int], JoinedEdge] = {}
-    for edge in cut:
+    for edge in edges:
         value = edge[0]
-        own = observers[value]
         join = observers[edge]
-        if own is join:
-            continue
         key = (value, id(join))
         if key not in between:
-            between[key] = JoinedEdge(own, join)
+            between[key] = JoinedEdge(observers[value], join)
         observers[edge] = between[key]
 
 

@@ -186,10 +186,10 @@ def _is_of_difference(product: Node) -> bool:
 
 def _is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
+    specs: list[object] = [None]
     annotation = node.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None:
-        return False
-    specs = (annotation.output_qspec, *annotation.input_qspec_map.values())
+    if annotation is not None:
+        specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
     return all(map(_is_int8, specs))
 
 

@@ -132,6 +132,16 @@ def test_many_culprits_of_one_kind_do_not_take_a_round_each():
     assert codes_apart(manager, quantised, image()) == 0
 
 
+def test_many_culprits_of_one_kind_leave_what_is_beside_them():
+    def joined(m, x):
+        return torch.cat([torch.sigmoid(x * scale) for scale in range(1, 6)] + [torch.tanh(m.conv(x))])
+
+    with faults.pass_raising_for("aten::sigmoid"), pytest.warns(DemotionWarning):
+        _, _, report = export(Lambda(joined))
+    assert demoted(report) == ["aten::sigmoid"] * 5
+    assert "aten::tanh" in [verdict.op for verdict in report.compute if verdict.delegate]
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -25,5 +25,8 @@ class TestActivations(Rewriting):
     step = staticmethod(spell_out_activations)
     inputs = image()
     tolerance: ClassVar = {"rtol": 0, "atol": 0}
-    written: ClassVar = {"a relu6 and a hardtanh": lambda m, x: F.hardtanh(F.relu6(m.conv(x)))}
+    written: ClassVar = {
+        "a relu6 and a hardtanh": lambda m, x: F.hardtanh(F.relu6(m.conv(x))),
+        "a hardtanh without its bounds": lambda m, x: torch.ops.aten.hardtanh(m.conv(x)),
+    }
     kept: ClassVar = {"a clamp and a relu": lambda m, x: torch.clamp(F.relu(m.conv(x)), 0.0, 1.0)}

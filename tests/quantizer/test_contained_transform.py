@@ -155,3 +155,14 @@ def test_a_write_into_a_buffer_is_transformed_without_gradients():
     module = quantizer.transform_for_annotation(exported(cache, inputs))
     assert quantizer.left_float == ()
     assert not [node for node in module.graph.nodes if "index_copy" in str(node.target)]
+
+
+def test_an_input_is_not_held_out():
+    pristine, ledger = graph(), Ledger()
+    (node,) = pristine.graph.find_nodes(op="placeholder")
+
+    def dies_of_the_input(graph_module):
+        raise ValueError(f"{node.name} is too much")
+
+    transform(pristine, dies_of_the_input, ledger)
+    assert "no operator could be blamed for" in next(iter(ledger)).reason

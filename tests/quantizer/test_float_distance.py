@@ -12,9 +12,9 @@ from safe_arm.quantizer.float_net import Call, FloatNet, Results
 X = image()
 
 
-def told(forward, change, made_up=False):
+def told(forward, change, made_up=False, inputs=X):
     """What is said of a net's own result, changed."""
-    net, call = FloatNet(graph_of(forward)), Call("x", X, flat=made_up)
+    net, call = FloatNet(graph_of(forward, *inputs)), Call("x", inputs, flat=made_up)
     wanted = net.run(call)
     given = Results([change(each.clone()) for each in wanted.outputs], {})
     net.reset()
@@ -86,3 +86,12 @@ def test_a_number_for_nan_is_none_on_inputs_that_are_made_up(made_up, change, sa
     found = told(lambda m, x: x.sqrt(), change, made_up=made_up)
     assert says in found
     assert bool(found) == bool(says)
+
+
+def test_rounding_explains_it_also_where_the_inputs_are_nested():
+    def nested(m, parts):
+        return few_bits(m, parts["x"][0])
+
+    inputs = ({"x": [X[0]]},)
+    assert told(nested, lambda y: y + 0.0078125, inputs=inputs) == ""
+    assert "is off by up to" in told(nested, lambda y: y + 2.0, inputs=inputs)

@@ -7,8 +7,10 @@ from graph_changes import annotated, annotates_no_more
 from lowering import HISTOGRAM, PROFILES, lower_in_part, quantize, tosa
 from small import Lambda
 from stubborn import quantizer_of
+from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import QUANTIZE, QParams, op_name
 from safe_arm.quantizer.moved_domains import keep_moved_domains
 
@@ -62,3 +64,13 @@ def test_the_near_miss_is_left_alone(name):
 
 def test_twice_equals_once():
     assert annotates_no_more(keep_moved_domains, annotated_by(SafeTOSAQuantizer, MOVES["moved twice"]))
+
+
+def test_it_is_kept_beside_a_value_that_has_the_domain_of_another():
+    model = annotated_by(TOSAQuantizer, lambda m, x: torch.exp(x) * torch.tanh(x).triu())
+    (product,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
+    specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+    first, moved = specs
+    specs[first] = SharedQuantizationSpec(first)
+    keep_moved_domains(model)
+    assert specs[moved] == SharedQuantizationSpec(moved.args[0])

@@ -145,3 +145,10 @@ def test_a_stock_quantizer_gets_stock_s_folding_beside_ours():
     net = Parts(WRONG["weights used elsewhere"]).eval()
     torch.testing.assert_close(prepared(net, SafeTOSAQuantizer)(X), net(X), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(prepared(net, TOSAQuantizer)(X), folded(net)(X), rtol=1e-5, atol=1e-4)
+
+
+def test_weights_that_two_layers_read_before_one_norm_stay_one():
+    model = exported(Parts(RIGHT["a layer with its norm, twice"]).eval(), (X,))
+    fold(model)
+    layers = model.graph.find_nodes(op="call_function", target=torch.ops.aten.conv2d.default)
+    assert len({layer.args[1].target for layer in layers}) == 1

@@ -140,3 +140,12 @@ def test_16_bits_are_quantised_as_they_are():
 def test_twice_equals_once():
     model = annotated(Lambda(similarity), quantizer_of(SafeTOSAQuantizer), pair(0))
     assert annotates_no_more(keep_similarities, model)
+
+
+def test_it_is_kept_behind_a_clamp_too():
+    def clamped(m, x, y):
+        return similarity(m, x.clamp(-1e3, 1e3), y)
+
+    graph_module = quantised(clamped, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
+    alone = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
+    assert ratio(graph_module, clamped, SAMPLES) > ratio(alone, similarity, SAMPLES) - 1

@@ -79,3 +79,12 @@ def test_calibration_is_left_alone_and_twice_equals_once():
     assert "l.weight" in once
     assert not hasattr(trained, "_param_constant0")
     assert names_of(trained, None) == once
+
+
+def test_of_what_nobody_reads_a_counter_alone_comes_back():
+    model = exported(net(), IMAGE)
+    counter = "n.num_batches_tracked"
+    del model.n.num_batches_tracked
+    give_names_back(model, {counter: torch.tensor(3), "unread": torch.ones(1)}, names_of_norms(model), None)
+    assert int(model.get_buffer(counter)) == 3
+    assert not hasattr(model, "unread")

@@ -199,3 +199,8 @@ def test_a_static_delegate_says_nothing_of_sizes(small):
     assert tried_sizes(small.delegate.program) == [{}]
     proof = prove(small.delegate)
     assert (proof.verified, proof.note, proof.tried) == (True, "", 6)
+
+
+@lowers
+def test_a_limit_is_shared_by_the_sizes(delegate):
+    assert prove(delegate, most=6).tried == 6

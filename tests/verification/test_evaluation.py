@@ -3,9 +3,9 @@
 import pytest
 import torch
 from lowering import edge_program
-from small import Q, image
+from small import Built, Q, image, qdq
 
-from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated
+from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated, quantised_constants
 
 
 def evaluation_of(net, inputs):
@@ -73,3 +73,11 @@ def test_ties_of_what_is_computed_go_up_and_those_of_an_input_to_even(dtype, tie
     evaluation = Evaluation({x: torch.tensor([-1.5, 0.5, 1.5], dtype=dtype)}, ties_up=ties_up)
     evaluation.run([node])
     assert evaluation.values[node].tolist() == codes
+
+
+def test_each_quantised_constant_is_known():
+    weights = {"one": torch.tensor([0.26, -0.1]), "other": torch.tensor([0.7, 0.3])}
+    net = Built(lambda m, x: qdq(x, 0.1, 0) + qdq(m.one, 0.05, 3) * qdq(m.other, 0.02, -1), **weights)
+    program = edge_program(net, (torch.ones(2),))
+    found = quantised_constants(program, {**program.state_dict, **program.constants})
+    assert [codes.tolist() for codes in found.values()] == [[8, 1], [34, 14]]

@@ -4,8 +4,10 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import torch
 from breaking import broken_by_mutation
 from faults import visitor_raising
+from graph_changes import graph_of
 from lowering import codes_apart, lower, lower_safely, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
@@ -14,6 +16,8 @@ from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import PassResult
 from safe_arm.acceleration.signatures import CachedSignature
 from safe_arm.core.errors import InvariantError
+from safe_arm.core.exceptions import Caught
+from safe_arm.core.origins import attempted_on
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 
 ADD = next(m for m in MUTATIONS if m.id == "add-scales-swapped")
@@ -103,3 +107,18 @@ def test_a_pass_still_gets_the_program_it_works_on():
     watched("graph")
     assert wrapped.exported_program is now
     assert Counting.calls == [("PassWithProgram", now)]
+
+
+def test_an_error_of_a_pass_names_the_operator_that_the_pass_was_at():
+    graph_module = graph_of(lambda m, x: torch.relu(torch.tanh(x)) + 1)
+    last = list(graph_module.graph.nodes)[-2]
+
+    def dies(graph_module):
+        dies.node_debug_str = f"%{last.name} : [num_users=1] = call_function[target=aten.add]"
+        raise ValueError("too much")
+
+    dies.node_debug_str = None
+    (watched,) = Watch((Counting,), None, None).watched([dies])
+    result, accused = attempted_on(graph_module, watched)
+    assert isinstance(result, Caught)
+    assert accused[0] == last.name
