@@ -1,6 +1,6 @@
 # What CI and nightly jobs run, and what makes pages and pictures. `make TARGET`, each by itself; some take hours.
 
-.PHONY: coverage mutants test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
+.PHONY: coverage mutants same-programs test-full test-slow stock-verdicts test-demo test-first-hour test-docs first-hour-page test-examples examples-page \
 	upstream-notebooks test-wheel test-pythons test-corpus test-proof fuzz fuzz-nnsmith fuzz-1.4 test-vulkan test-browser \
 	screenshots demo-picture bench-1.4 cycles flame test-seeds test-1.4 test-1.4-core test-slow-upstream test-architectures architectures \
 	test-newest-tools test-next coverage-map quality support-table upstream-tests upstream-sample upstream-pages wheel
@@ -27,6 +27,11 @@ stock-verdicts:
 mutants:
 	@python=$$(tools/env.sh mutants) && $$python tools/mutants.py draw --number 160 -o out/mutants.jsonl
 	@python=$$(tools/env.sh main) && $$python tools/mutants.py run out/mutants.jsonl -o out/killed.jsonl
+
+#: Makes programs with this checkout and with another revision, and compares their bytes: BASE=main.
+BASE = HEAD
+same-programs:
+	@python=$$(tools/env.sh main) && $$python tools/same_programs.py $(BASE)
 
 test-demo:
 	@python=$$(tools/env.sh main) && $$python -m pytest -q tests/test_demo.py
