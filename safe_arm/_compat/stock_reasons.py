@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
@@ -15,6 +16,7 @@ from safe_arm.core.partitioning_record import current_partitioning
 
 #: The attribute in which a chain of checks keeps them.
 _LINKS = "safe_arm_links"
+_DTYPES = re.compile(r"torch\.\w+(, torch\.\w+)+")
 
 
 class StockReasons(WhyNoPartitionReporter):
@@ -46,6 +48,7 @@ class StockReasons(WhyNoPartitionReporter):
         self._stock.report_reject(node, reason)
         if reason in self._unsaid:
             return
+        reason = _DTYPES.sub(_in_order, reason)
         by_check = self.asking or self.support is None
         reasons = self.by_checks if by_check else self.at_border
         if reason not in reasons.get(node, ()):
@@ -73,6 +76,11 @@ class StockReasons(WhyNoPartitionReporter):
                     attempted(check.is_node_supported, {}, node)
         finally:
             self.asking = False
+
+
+def _in_order(listed: re.Match[str]) -> str:
+    """Return listed dtypes in alphabetical order; stock's sets have another one in each process."""
+    return ", ".join(sorted(listed.group().split(", ")))
 
 
 def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:

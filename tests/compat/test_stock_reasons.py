@@ -87,3 +87,11 @@ def test_a_wrapped_check_is_the_check():
     check = Says(None)
     assert guarded(ReportRejected(check, WhyNoPartitionReporter(), "")) is check
     assert guarded(check) is check
+
+
+def test_dtypes_are_listed_in_one_order_for_us_and_as_ever_for_stock():
+    x, said = node(), "has int4, not one of (torch.int8, torch.bool, torch.float32)."
+    reasons, stock = asked(lambda r: Says(r, said, "takes torch.int8, not torch.bool"), x)
+    kept = "has int4, not one of (torch.bool, torch.float32, torch.int8)."
+    assert reasons.by_checks[x] == [kept, "takes torch.int8, not torch.bool"]
+    assert stock._rejected_nodes[x] == said
