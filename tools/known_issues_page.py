@@ -22,26 +22,44 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "known-issues.md"
 HEAD = """\
 # Known issues
 
-These are the bugs of ExecuTorch's Arm backend that safe_arm knows. Reports name them by their id. A release is listed
-if the bug was seen there; earlier releases were not always tried. `python tools/known_issues_page.py --write` writes
+An export to Arm can meet these bugs: of ExecuTorch's Arm backend, of torchao, which quantises, and of what runs beside
+the backend, such as XNNPACK and the portable kernels. Reports name them by their id. A release is listed if the bug
+was seen there; earlier releases were not always tried. `python tools/known_issues_page.py --write` writes
 this page from `safe_arm/known_issues/issues.json`.
 """
 
+#: By the first letter of an id, the heading of its table; the rest has the last one.
+KINDS = {
+    "S": "Delegates that compute wrong numbers",
+    "T": "Quantisation and training that change the net, or fail",
+    "C": "Lowering that crashes, or leaves an operator on the CPU",
+    "": "Partitioning, dynamic sizes, kernels, time and the rest",
+}
+
 
 def page(issues: Sequence[KnownIssue]) -> str:
-    """Return a Markdown page: a table of the issues, then a section about each."""
-    lines = [HEAD, "| id | ExecuTorch | what happens |", "| --- | --- | --- |"]
-    for issue in issues:
-        link = f"[{issue.id}](#{issue.id.lower()})"
-        lines.append(f"| {link} | {issue.releases} | {_cell(issue.title)} |")
+    """Return a Markdown page: tables of the issues, then a section about each."""
+    lines = [HEAD.rstrip()]
+    for letter, heading in KINDS.items():
+        lines += [f"\n## {heading}", "", "| id | ExecuTorch | what happens |", "| --- | --- | --- |"]
+        for issue in issues:
+            if _kind(issue) == letter:
+                link = f"[{issue.id}](#{issue.id.lower()})"
+                lines.append(f"| {link} | {issue.releases} | {_cell(issue.title)} |")
     pages = upstream_pages()
+    lines.append("\n## Each in detail")
     for issue in issues:
         lines.append(_section(issue, pages))
     return "\n".join(lines)
 
 
+def _kind(issue: KnownIssue) -> str:
+    letter = issue.id[0]
+    return letter if letter in KINDS else ""
+
+
 def _section(issue: KnownIssue, pages: Mapping[str, Traversable]) -> str:
-    lines = [f"\n## {issue.id}", _text(issue.title), ""]
+    lines = [f"\n### {issue.id}", _text(issue.title), ""]
     releases = issue.releases
     if issue.only_with:
         releases += f", only with {issue.only_with}"

@@ -95,7 +95,7 @@ def _advice(report: Report) -> str:
     if report.propagate_would_keep:
         number = report.propagate_would_keep
         islands = counted_of(number, report.islands_refused, "refused island")
-        return f"--non-fuseable propagate would delegate {islands}"
+        return f"--non-fuseable best would delegate {islands}"
     from safe_arm.core.plain_reasons import plain
     from safe_arm.report.causes import causes
 

@@ -182,7 +182,7 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
             )
         if "not verified" in text:
             return 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
-        return 'export with --non-fuseable propagate (non_fuseable="propagate"), which keeps the clamp'
+        return 'export with --non-fuseable best (non_fuseable="best"), which keeps the clamp'
     if verdict.left_float:
         return _advice_for_float(verdict.left_float)
     if verdict.stage == "stock":

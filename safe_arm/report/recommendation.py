@@ -27,11 +27,15 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
         for cause in causes(chosen):
             return f"nothing can be delegated: {plain(cause.text)}; {cause.advice}"
         return "there is nothing to delegate"
+    verified = _verified(chosen)
     what = "as it is"
     if best != policy:
         what = f"export with --non-fuseable {best}"
+    if best == "propagate" != policy and verified == "verified":
+        # It propagates where the delegate is verified.
+        what = "export with --non-fuseable best"
     facts = [
-        _verified(chosen),
+        verified,
         _share(chosen, beside),
         _delegates(chosen, beside),
         _cycles(chosen, beside, policy),

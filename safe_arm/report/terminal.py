@@ -57,7 +57,7 @@ def print_report(report: Report, console: Console) -> None:
     if report.propagate_would_keep:
         number = report.propagate_would_keep
         islands = counted_of(number, report.islands_refused, "refused island")
-        hint = f"`--non-fuseable propagate` would delegate {islands}"
+        hint = f"`--non-fuseable best` would delegate {islands}"
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 

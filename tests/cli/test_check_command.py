@@ -28,10 +28,10 @@ DETAILS = (
     r"                border: [\d,]+ bytes in, [\d,]+ out; .*\n"
     r"  refused: relu cannot be fused: its lower bound 0 has code .* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
-    r"  to do: export with --non-fuseable propagate .*\n"
+    r"  to do: export with --non-fuseable best .*\n"
     r"    aten_convolution_default  Conv2d first \(aten::convolution\)  conftest\.py:\d+  return self\.last\(.*\n"
     r"    aten_relu_default         aten::relu +conftest\.py:\d+  return self\.last\(.*\n"
-    r"recommended     export with --non-fuseable propagate: verified, 100 % of the MACs instead of 18\.2 %, "
+    r"recommended     export with --non-fuseable best: verified, 100 % of the MACs instead of 18\.2 %, "
     r"1 delegate{better}\n"
 )
 

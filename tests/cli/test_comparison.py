@@ -13,7 +13,7 @@ def test_the_document_is_as_the_schemas_say(files):
     for policy, report in document["reports"].items():
         check_document(report, "report/report")
         assert report["subject"]["non_fuseable"] == policy
-    assert document["recommendation"].startswith("export with --non-fuseable propagate: verified, 100 % of the MACs")
+    assert document["recommendation"].startswith("export with --non-fuseable best: verified, 100 % of the MACs")
     assert document["comparison"]["reject"] == {
         "delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": 2048 / 11264,
         "refused": 2, "demoted": 0, "verified": 1, "vela_cycles": None,

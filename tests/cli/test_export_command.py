@@ -27,10 +27,10 @@ SUMMARY_OF_REJECT = (
     r"not delegated   2 operators\n"
     r"  refused: relu cannot be fused: its lower bound 0 has code .* \[S1\]\n"
     r"  costs: 81\.8 % of the MACs \([\d,]+\)\n"
-    r"  to do: export with --non-fuseable propagate \(non_fuseable=\"propagate\"\), which keeps the clamp\n"
+    r"  to do: export with --non-fuseable best \(non_fuseable=\"best\"\), which keeps the clamp\n"
     r"    aten_convolution_default  Conv2d first \(aten::convolution\)  conftest\.py:\d+  return self\.last\(.*\n"
     r"    aten_relu_default         aten::relu +conftest\.py:\d+  return self\.last\(.*\n"
-    r"`--non-fuseable propagate` would delegate the refused island\n"
+    r"`--non-fuseable best` would delegate the refused island\n"
 )
 
 

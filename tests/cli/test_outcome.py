@@ -36,7 +36,7 @@ def refused(reason, stage="check"):
 @pytest.mark.parametrize(
     ("report", "says"),
     [
-        (Report((refused("x"),), 2, 1), "--non-fuseable propagate would delegate 1 of the 2 refused islands; --allow"),
+        (Report((refused("x"),), 2, 1), "--non-fuseable best would delegate 1 of the 2 refused islands; --allow"),
         (Report((refused("dies", "preflight"),), 0, 0), "1 of 1 operators: dies; it runs on the CPU instead; "),
         (Report((refused("float."),), 0, 0), "operators: float; rewrite it, or leave it to the CPU; --allow-empty"),
         (Report((refused("x" * 999),), 0, 0), f"1 of 1 operators: {'x' * 200}...; rewrite"),

@@ -61,7 +61,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
 @pytest.mark.parametrize(
     ("reason", "more", "advice"),
     [
-        (Reason("x", "check", "S1"), {}, "export with --non-fuseable propagate"),
+        (Reason("x", "check", "S1"), {}, "export with --non-fuseable best"),
         (Reason("x", "check", "S5"), {}, "rewrite it, or leave it to the CPU"),
         (STOCK, {}, "write it with other operators"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"),

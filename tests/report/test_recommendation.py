@@ -6,7 +6,7 @@ from safe_arm.core.record import NodeVerdict, Reason, Report, Verification
 from safe_arm.report.recommendation import recommendation
 
 REASON = Reason("Not included in BaseTOSASupportList", "stock")
-PROPAGATE = "export with --non-fuseable propagate: verified, 100 % of the MACs"
+BEST = "export with --non-fuseable best: verified, 100 % of the MACs"
 
 
 def report(delegated, rest=0, *, delegates=1, cycles=0, verified=True, macs=10):
@@ -22,10 +22,10 @@ def report(delegated, rest=0, *, delegates=1, cycles=0, verified=True, macs=10):
     ("reject", "propagate", "said"),
     [
         (report(8, 2, delegates=2, cycles=785_000), report(10, cycles=1_360_000),
-         f"{PROPAGATE} instead of 80.0 %, 1 delegate instead of 2, 1.36 M cycles instead of 1.57 M"),
+         f"{BEST} instead of 80.0 %, 1 delegate instead of 2, 1.36 M cycles instead of 1.57 M"),
         (report(8, 2, cycles=1_000), report(10, cycles=2_000),
-         f"{PROPAGATE} instead of 80.0 %, 1 delegate, 2,000 cycles; with reject the smaller part takes 1,000"),
-        (report(8, delegates=2), report(8), f"{PROPAGATE}, 1 delegate instead of 2"),
+         f"{BEST} instead of 80.0 %, 1 delegate, 2,000 cycles; with reject the smaller part takes 1,000"),
+        (report(8, delegates=2), report(8), f"{BEST}, 1 delegate instead of 2"),
         (report(10), report(10), "as it is: verified, 100 % of the MACs, 1 delegate"),
         (report(10, 2), report(9, 3), "as it is: verified, 83.3 % of the MACs, 1 delegate"),
         (report(10, verified=False), report(10), "as it is: not verified, 100 % of the MACs, 1 delegate"),
@@ -36,6 +36,13 @@ def report(delegated, rest=0, *, delegates=1, cycles=0, verified=True, macs=10):
 )  # fmt: skip
 def test_it_follows_from_what_was_measured(reject, propagate, said):
     assert recommendation({"reject": reject, "propagate": propagate}, "reject").startswith(said)
+
+
+def test_what_is_not_verified_is_propagated_by_name():
+    both = {"reject": report(8, 2), "propagate": report(10, verified=False)}
+    assert recommendation(both, "reject").startswith("export with --non-fuseable propagate: not verified, 100 %")
+    both = {"reject": report(10), "propagate": report(8, 2)}
+    assert recommendation(both, "propagate").startswith("export with --non-fuseable reject: verified, 100 %")
 
 
 def test_who_asked_for_the_best_is_told_so():

@@ -38,7 +38,7 @@ def test_a_terminal_shows_all_of_every_line(browser, reports, width, theme):
     print_recommendation(reports, "reject", console)
     lines = console.export_text(clear=False).splitlines()
     assert max(map(len, lines)) <= width
-    assert any(line.startswith("recommended     export with --non-fuseable propagate: verified") for line in lines)
+    assert any(line.startswith("recommended     export with --non-fuseable best: verified") for line in lines)
     page = browser.new_page(viewport={"width": 9 * width, "height": 600})
     page.set_content(console.export_svg(title="safe-arm check unet.pt2", theme=THEMES[theme]))
     SHOTS.mkdir(parents=True, exist_ok=True)

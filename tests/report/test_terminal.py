@@ -32,10 +32,10 @@ def test_a_terminal_gets_a_paragraph_a_reason():
     facts = dict(re.findall(r"^  (refused|costs|to do|at) +(.*?) *$", paragraph, re.MULTILINE))
     assert facts["refused"] == "not implied [S1]"
     assert facts["costs"] == "no MACs"
-    assert facts["to do"].startswith("export with --non-fuseable propagate")
+    assert facts["to do"].startswith("export with --non-fuseable best")
     assert facts["at"] == LINE
     assert "operators       1 of 2 delegated" in text
-    assert text.endswith("`--non-fuseable propagate` would delegate 1 of the 2 refused islands\n")
+    assert text.endswith("`--non-fuseable best` would delegate 1 of the 2 refused islands\n")
 
 
 @pytest.mark.parametrize(
