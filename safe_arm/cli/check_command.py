@@ -107,7 +107,7 @@ def check(
 
     \b
     Exit status:
-        0  nothing was demoted
+        0  nothing was demoted; refused operators do not fail, see --fail-under
         1  the model cannot be lowered; or something was demoted, less than
            --fail-under is delegated, an output is below --min-sqnr, a limit is
            exceeded, or a figure is worse than in the baseline (--against)

@@ -89,7 +89,7 @@ def _tell(message: str, status: int) -> int:
 @click.version_option(__version__, prog_name="safe-arm")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Export PyTorch models to Arm Ethos-U, VGF or TOSA, with every delegate verified.
+    """Export PyTorch models to Arm Ethos-U, VGF or TOSA, and verify each delegate.
 
     \b
       safe-arm check model.pt2 --target ethos-u55-128 --calibrate random

@@ -77,8 +77,7 @@ MIN_MACS = click.option(
     default=0,
     show_default=True,
     metavar="NUMBER",
-    help="Leave a delegate with fewer MACs on the CPU if it stands between operators that are there. 1 leaves those "
-    "without any.",
+    help="Run a delegate with fewer MACs on the CPU if its neighbours run there. With 1, only a delegate without MACs.",
 )
 REPORT = click.option(
     "--report",
@@ -155,23 +154,14 @@ def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...
     )
 
 
-#: The help of ``--calibrate`` in the commands that do not refer to that of ``export``.
-_CALIBRATE_HELP = {
-    "export": "Calibration data, in the format described above.",
-    "check": "Calibration data, in the format that safe-arm export --help describes, or the word random.",
-}
+_SAMPLES = "Calibration data: an .npz with one array for each input, whose first axis is the samples"
 
 
 def _calibrate(command: Callable[..., None]) -> Callable[..., Any]:
-    return click.option(
-        "--calibrate",
-        type=FILE,
-        metavar="DATA.npz",
-        help=_CALIBRATE_HELP.get(
-            command.__name__,
-            "Calibration data; safe-arm export --help describes the format.",
-        ),
-    )
+    text = _SAMPLES
+    if command.__name__ == "check":
+        text += ", or the word random"
+    return click.option("--calibrate", type=FILE, metavar="DATA.npz", help=f"{text}.")
 
 
 _QUANTISED_AND_LOWERED = (
@@ -181,7 +171,7 @@ _QUANTISED_AND_LOWERED = (
         default="8",
         show_default=True,
         metavar="8|16",
-        help="Bits of an activation. 16 needs +int16 in the profile, which an Ethos-U has. Weights always have 8 bits.",
+        help="Bits of an activation. 16 needs +int16 in the profile, which an Ethos-U has. Weights have 8 bits.",
     ),
     click.option(
         "--per-tensor",

@@ -1,4 +1,4 @@
-"""``safe-arm verify-pte``: check a program file against the proof exported with it."""
+"""``safe-arm verify-pte``: check a program file against the record of its verification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def verify_pte(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Check MODEL.pte against the proof exported with it.
+    """Check MODEL.pte against the record of its verification.
 
     safe-arm export --bundle writes MODEL.bpte, MODEL.proof.json and MODEL.proof.zip next to the program. The hashes
     of the program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or

@@ -48,17 +48,11 @@ def test_few_options_are_one_list(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("export", "Calibration data, in the format described above."),
-        ("check", "Calibration data, in the format that safe-arm export --help describes, or the word random."),
-        ("tune", "Calibration data; safe-arm export --help describes the format."),
-        ("repro", "Calibration data; safe-arm export --help describes the format."),
-    ],
+    ("name", "end"), [("export", "."), ("check", ", or the word random."), ("tune", "."), ("repro", ".")]
 )
-def test_the_help_refers_to_no_other_help_than_it_must(name, says):
+def test_the_help_of_each_says_what_it_calibrates_with(name, end):
     text = " ".join(help_of(name).split())
-    assert says in text
+    assert f"Calibration data: an .npz with one array for each input, whose first axis is the samples{end}" in text
     assert "[default: reject]" in text, "a default is shown as it is written"
 
 
