@@ -54,6 +54,7 @@ from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
+from safe_arm.passes.truncate_casts import TruncateCastsPass
 
 MakePass = Callable[[ExportPass], ExportPass]
 
@@ -154,7 +155,14 @@ _IN_ORDER = (
         "DecomposeAsinAndAcosPass",
         instead=lambda _: DecomposeAsinAndAcosPass(),
     ),
-    # After it there is also the rounding of quantisers, whose halves may go either way.
+    # After it there are also the roundings of quantisers, whose halves may go either way, and their casts to codes.
+    # The first of these leaves rounds alone, which the second takes apart.
+    Correction(
+        "truncated-casts",
+        "S22",
+        "DecomposeQuantNodesPass",
+        before=lambda _: TruncateCastsPass(),
+    ),
     Correction(
         "even-rounding",
         "S42",
