@@ -108,7 +108,13 @@ def unguard_folds() -> None:
     _installed.uninstall()
 
 
-def _install(owner: str, name: str, wrap: Wrap, reason: str, issue: str) -> None:
+def _install(
+    owner: str,
+    name: str,
+    wrap: Wrap,
+    reason: str,
+    issue: str,
+) -> None:
     """Wrap a function of torchao's, if this release has it."""
     module = importlib.import_module(f"torchao.quantization.pt2e.{owner}")
     if hasattr(module, name):

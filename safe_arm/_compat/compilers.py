@@ -175,7 +175,12 @@ def _run_converter(
     raise _tool_error("model-converter", message, command, network)
 
 
-def _tool_error(tool: str, message: str, command: list[str], network: str) -> ToolError:
+def _tool_error(
+    tool: str,
+    message: str,
+    command: list[str],
+    network: str,
+) -> ToolError:
     """Return the error with the input in it, and the command as it runs in the input's directory."""
     try:
         data = Path(network).read_bytes()

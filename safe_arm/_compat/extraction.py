@@ -202,7 +202,12 @@ def with_graph(
     )
 
 
-def _mark(module: GraphModule, copy_of: GraphModule, tags: TagOf, path: str) -> None:
+def _mark(
+    module: GraphModule,
+    copy_of: GraphModule,
+    tags: TagOf,
+    path: str,
+) -> None:
     """Give each node of a copy its origin and its tag."""
     for node, twin in zip(module.graph.nodes, copy_of.graph.nodes, strict=True):
         twin.meta[ORIGIN_KEY] = path + node.name

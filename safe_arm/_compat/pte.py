@@ -209,7 +209,12 @@ class MethodCut:
         UncuttableError: it branches, keeps state or has dynamic sizes.
     """
 
-    def __init__(self, file: PTEFile, method: str, calls: Sequence[int]) -> None:
+    def __init__(
+        self,
+        file: PTEFile,
+        method: str,
+        calls: Sequence[int],
+    ) -> None:
         self._file = file
         self._plan = next(
             plan for plan in file.program.execution_plan if plan.name == method

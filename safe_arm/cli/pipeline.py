@@ -318,7 +318,12 @@ class LoweringProgress(Listener):
     def trying(self, delegates: int) -> Counting:
         return self._steps.count("lower delegate", delegates)
 
-    def proving(self, macs: int, seconds: float, runs: int) -> Counting:
+    def proving(
+        self,
+        macs: int,
+        seconds: float,
+        runs: int,
+    ) -> Counting:
         """Show a bar that counts the sets of inputs, with an estimate of the time left."""
         size = f"{macs / 1e6:.0f} million MACs" if macs >= 1e6 else f"{macs} MACs"
         name = f"verify {size}, about {seconds:.0f} s"

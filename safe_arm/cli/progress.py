@@ -70,7 +70,12 @@ class Steps:
             self.note(f"{name} ({monotonic() - began:.1f} s)")
 
     @contextmanager
-    def part(self, name: str, total: int, line: str) -> Iterator[Callable[[], None]]:
+    def part(
+        self,
+        name: str,
+        total: int,
+        line: str,
+    ) -> Iterator[Callable[[], None]]:
         """Show a bar of its own for a part of the step that is running, and yield the function that advances it.
 
         Args:

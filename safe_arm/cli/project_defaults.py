@@ -121,7 +121,12 @@ def _keys(command: click.Command) -> Iterator[tuple[str, click.Option]]:
                 yield name[2:], param
 
 
-def _value(path: Path, key: str, option: click.Option, value: object) -> object:
+def _value(
+    path: Path,
+    key: str,
+    option: click.Option,
+    value: object,
+) -> object:
     """Return a value of the table as its option takes it from the command line.
 
     Raises:

@@ -97,7 +97,12 @@ def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
     return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
 
 
-def _text(found: Found, goal: Goal, target: Target, estimator: str) -> str:
+def _text(
+    found: Found,
+    goal: Goal,
+    target: Target,
+    estimator: str,
+) -> str:
     trials = counted(len(found.trials), "trial")
     best = found.best
     cost = f"{best.cost:,.0f} {best.unit}"

@@ -115,7 +115,12 @@ class Bounds:
         limits = torch.iinfo(q.dtype)
         return self._have_codes(q, limits.min, limits.max)
 
-    def _have_codes(self, q: QParams, least: int, greatest: int) -> bool:
+    def _have_codes(
+        self,
+        q: QParams,
+        least: int,
+        greatest: int,
+    ) -> bool:
         if self.low is not None and q.code(self.low) != least:
             return False
         return self.high is None or q.code(self.high) == greatest

@@ -186,7 +186,12 @@ class _Judge:
     scripts: Mapping[Node, Path]
     method: str
 
-    def verdict(self, path: str, delegate: str | None, node: Node) -> NodeVerdict:
+    def verdict(
+        self,
+        path: str,
+        delegate: str | None,
+        node: Node,
+    ) -> NodeVerdict:
         constants: list[Node] = []
         inputs: list[str] = []
         for source in node.all_input_nodes:

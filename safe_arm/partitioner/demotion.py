@@ -99,7 +99,12 @@ class Preflight:
             for tag, failure in settled.attempt.failures.items():
                 self._demote_from(settled.proposal, tag, failure)
 
-    def _demote_from(self, proposal: Proposal, tag: str, failure: Failure) -> None:
+    def _demote_from(
+        self,
+        proposal: Proposal,
+        tag: str,
+        failure: Failure,
+    ) -> None:
         operators = call_functions(proposal.program.graph_module)
         nodes = [node for node in operators if tag_of(node) == tag]
         proving = failure.stage == "verify"

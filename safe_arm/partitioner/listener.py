@@ -22,7 +22,12 @@ class Listener:
         """
         return nullcontext(lambda: None)
 
-    def proving(self, macs: int, seconds: float, runs: int) -> Counting:
+    def proving(
+        self,
+        macs: int,
+        seconds: float,
+        runs: int,
+    ) -> Counting:
         """Return what is entered while one delegate is verified.
 
         Args:

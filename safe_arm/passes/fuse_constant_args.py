@@ -67,7 +67,12 @@ class FuseConstantArgsPass(upstream.FuseConstantArgsPass):
             return result
         return None
 
-    def _argument(self, node: Node, index: int, arg: Argument) -> Any:
+    def _argument(
+        self,
+        node: Node,
+        index: int,
+        arg: Argument,
+    ) -> Any:
         """Return an argument, its constants dequantised by the qparams of its elements, or else by its own."""
         elements = (node.meta.get(ELEMENT_QPARAMS) or {}).get(index, ())
         if isinstance(arg, (list, tuple)) and 0 < len(arg) == len(elements):

@@ -117,7 +117,12 @@ class CalibrationWatch:
             for seen in self._inputs.values():
                 seen.first = None  # The samples are the user's to keep.
 
-    def judge(self, name: str, step: float, levels: int) -> None:
+    def judge(
+        self,
+        name: str,
+        step: float,
+        levels: int,
+    ) -> None:
         """Say once what an input's quantiser makes of its samples.
 
         Args:

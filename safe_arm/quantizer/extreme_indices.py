@@ -84,12 +84,22 @@ def _replace(
     node.graph.erase_node(result)
 
 
-def _amount(node: Node, source: Node, dim: int, keepdim: bool) -> Node:
+def _amount(
+    node: Node,
+    source: Node,
+    dim: int,
+    keepdim: bool,
+) -> Node:
     target = _VALUE_OF[node.target]  # type: ignore[index]
     return node.graph.call_function(target, (source, [dim], keepdim))
 
 
-def _place(node: Node, source: Node, dim: int, keepdim: bool) -> Node:
+def _place(
+    node: Node,
+    source: Node,
+    dim: int,
+    keepdim: bool,
+) -> Node:
     if source.meta["val"].dtype == torch.bool:
         source = _as_numbers(source)
     target = _INDEX_OF[node.target]  # type: ignore[index]

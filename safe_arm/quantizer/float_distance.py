@@ -36,7 +36,12 @@ _SAFETY = 32.0
 _MISSED = 1 / 16
 
 
-def difference(net: FloatNet, call: Call, actual: Results, expected: Results) -> str:
+def difference(
+    net: FloatNet,
+    call: Call,
+    actual: Results,
+    expected: Results,
+) -> str:
     """Say how what a graph gave differs from what the net gives; empty if it does not, up to rounding.
 
     Args:

@@ -73,7 +73,12 @@ def add_call(
     return node
 
 
-def add_constant(model: GraphModule, name: str, value: Tensor, like: Any) -> Node:
+def add_constant(
+    model: GraphModule,
+    name: str,
+    value: Tensor,
+    like: Any,
+) -> Node:
     """Store a tensor and read it at the insertion point; ``like`` is a fake tensor of the graph."""
     set_attribute(model, name, value)
     node = model.graph.get_attr(name)

@@ -195,7 +195,12 @@ def _not_a_number(observer: ObserverOrFakeQuantize) -> str:
     return ""
 
 
-def leave_float(model: GraphModule, node: Node, why: str, ledger: Ledger) -> None:
+def leave_float(
+    model: GraphModule,
+    node: Node,
+    why: str,
+    ledger: Ledger,
+) -> None:
     """Take a failed observer out of a graph that torchao is converting, and leave the operators on either side float.
 
     Whole units stay float, their weights and biases too. Values that they share with quantised operators keep their

@@ -9,7 +9,12 @@ from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.quantizer.own_names import write_name
 
 
-def give_own_copy(model: GraphModule, read: Node, reader: Node, layer: Node) -> None:
+def give_own_copy(
+    model: GraphModule,
+    read: Node,
+    reader: Node,
+    layer: Node,
+) -> None:
     """Let one reader of a tensor read a copy.
 
     Args:

@@ -247,7 +247,12 @@ def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _MaskedScores
     return _MaskedScores(masked, kept)
 
 
-def _summed(graph: Graph, softmax: Softmax, mask: _Mask, sums: _Sums) -> _MaskedScores:
+def _summed(
+    graph: Graph,
+    softmax: Softmax,
+    mask: _Mask,
+    sums: _Sums,
+) -> _MaskedScores:
     """Write scores that are masked by a sum."""
     with graph.inserting_before(softmax.node):
         masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)

@@ -125,7 +125,12 @@ class Structure:
         actual = (node.args, node.kwargs)
         return self._of_arguments(node.name, actual, operator.arguments)
 
-    def _of_arguments(self, name: str, actual: Any, expected: Any) -> str:
+    def _of_arguments(
+        self,
+        name: str,
+        actual: Any,
+        expected: Any,
+    ) -> str:
         """Compare arguments, element by element."""
         if isinstance(expected, _Reference):
             return self._of_reference(name, actual, expected)
@@ -145,7 +150,12 @@ class Structure:
                 return difference
         return ""
 
-    def _of_reference(self, name: str, node: object, expected: _Reference) -> str:
+    def _of_reference(
+        self,
+        name: str,
+        node: object,
+        expected: _Reference,
+    ) -> str:
         if not isinstance(node, Node):
             return f"{name} takes {node!r} instead of {expected.name}"
         source = _source(node)
@@ -201,7 +211,12 @@ def _of_literal(name: str, actual: object, expected: object) -> str:
     return f"{name} takes {actual!r} instead of {expected!r}"
 
 
-def _of_constant(name: str, node: Node, expected: str, float_value: Tensor) -> str:
+def _of_constant(
+    name: str,
+    node: Node,
+    expected: str,
+    float_value: Tensor,
+) -> str:
     """Compare a constant as an operator reads it with that of the float graph."""
     value = attempted(_evaluated, node)
     if not isinstance(value, Tensor):

@@ -20,7 +20,12 @@ _CLAMP = _ATEN.clamp.default
 _LINEAR = 15.0
 
 
-def _softplus(write: Writer, x: Node, beta: float, threshold: float) -> Node | None:
+def _softplus(
+    write: Writer,
+    x: Node,
+    beta: float,
+    threshold: float,
+) -> Node | None:
     if beta <= 0:
         return None
     if threshold < _LINEAR:

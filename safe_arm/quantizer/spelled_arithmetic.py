@@ -47,7 +47,12 @@ def _named(target: Callable[..., Any]) -> Callable[..., Node]:
     return spelled
 
 
-def _subtract(write: Writer, x: Node, y: Node, factor: float) -> Node:
+def _subtract(
+    write: Writer,
+    x: Node,
+    y: Node,
+    factor: float,
+) -> Node:
     return write(_ATEN.sub.Tensor, x, y, alpha=factor)
 
 
@@ -139,7 +144,12 @@ def _add_quotient(
     return _add_multiple(write, x, quotient, factor)
 
 
-def _add_multiple(write: Writer, x: Node, other: Node, factor: float) -> Node:
+def _add_multiple(
+    write: Writer,
+    x: Node,
+    other: Node,
+    factor: float,
+) -> Node:
     if factor != 1:
         other = write(_PRODUCT, other, factor)
     return write(_SUM, x, other)
@@ -221,13 +231,23 @@ def _einsum(
     return write(_ATEN.einsum.default, equation, laid_out, path=path)
 
 
-def _lerp(write: Writer, start: Node, end: Node, weight: float) -> Node:
+def _lerp(
+    write: Writer,
+    start: Node,
+    end: Node,
+    weight: float,
+) -> Node:
     before = write(_PRODUCT, start, 1 - weight)
     after = write(_PRODUCT, end, weight)
     return write(_SUM, before, after)
 
 
-def _lerp_tensor(write: Writer, start: Node, end: Node, weight: Node) -> Node:
+def _lerp_tensor(
+    write: Writer,
+    start: Node,
+    end: Node,
+    weight: Node,
+) -> Node:
     distance = write(_ATEN.sub.Tensor, end, start)
     part = write(_PRODUCT, distance, weight)
     return write(_SUM, start, part)

@@ -46,7 +46,12 @@ def _gru(
     return write(_SUM, content, kept)
 
 
-def _linear(write: Writer, x: Node, weight: Node, bias: Node | None) -> Node:
+def _linear(
+    write: Writer,
+    x: Node,
+    weight: Node,
+    bias: Node | None,
+) -> Node:
     return write(_ATEN.linear.default, x, weight, bias)
 
 

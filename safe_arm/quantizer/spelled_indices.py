@@ -84,7 +84,12 @@ def _counted(places: Tensor | None, size: object) -> Tensor | None:
     return places.remainder(size)
 
 
-def _picked(write: Writer, x: Node, dim: int, places: Tensor) -> Node:
+def _picked(
+    write: Writer,
+    x: Node,
+    dim: int,
+    places: Tensor,
+) -> Node:
     """Write the elements at places along a dimension."""
     runs = _runs(places.tolist())
     if len(runs) > _MOST_SLICES:

@@ -63,7 +63,12 @@ def _distances(
     return _pairwise_distance(write, rows, others, order, 0.0, False)
 
 
-def _distance(write: Writer, x: Node, y: Node, order: float) -> Node | None:
+def _distance(
+    write: Writer,
+    x: Node,
+    y: Node,
+    order: float,
+) -> Node | None:
     if order != 2:
         return None
     difference = write(_DIFFERENCE, x, y)

@@ -100,7 +100,12 @@ def _spell_out_logarithm(node: Node) -> None:
             each.graph.erase_node(each)
 
 
-def _fill(total: Node, mask: Node, condition: Any, number: float) -> None:
+def _fill(
+    total: Node,
+    mask: Node,
+    condition: Any,
+    number: float,
+) -> None:
     """Put a number that absorbs scores in their place instead of adding it to them."""
     operands = [operand for operand in total.args if operand is not mask]
     if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:

@@ -93,13 +93,24 @@ def _count(x: Node, dims: list[int]) -> int:
     return math.prod(sizes)
 
 
-def _mean(write: Writer, x: Node, dims: list[int], terms: int) -> Node:
+def _mean(
+    write: Writer,
+    x: Node,
+    dims: list[int],
+    terms: int,
+) -> Node:
     """Write a mean as the sum that it is, so that what is summed may stay exact."""
     total = write(_ATEN.sum.dim_IntList, x, dims, True)
     return write(_PRODUCT, total, 1 / terms)
 
 
-def _over_root(write: Writer, x: Node, dims: list[int], terms: int, eps: float) -> Node:
+def _over_root(
+    write: Writer,
+    x: Node,
+    dims: list[int],
+    terms: int,
+    eps: float,
+) -> Node:
     """Write values divided by the root of their mean square."""
     square = write(_PRODUCT, x, x)
     mean = _mean(write, square, dims, terms)
@@ -179,7 +190,12 @@ def _batch_norm(
     return from_image(write, convolved, value.shape)
 
 
-def _folded_rows(write: Writer, x: Node, factor: Tensor, offset: Tensor) -> Node | None:
+def _folded_rows(
+    write: Writer,
+    x: Node,
+    factor: Tensor,
+    offset: Tensor,
+) -> Node | None:
     """Fold a norm into the linear layer that gives the rows it reads, and return these rows; None if there is none.
 
     Args:

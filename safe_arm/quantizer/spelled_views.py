@@ -63,7 +63,12 @@ def _reverse(write: Writer, x: Node) -> Node:
     return write(_ATEN.permute.default, x, order[::-1])
 
 
-def _transpose(write: Writer, x: Node, first: int, second: int) -> Node:
+def _transpose(
+    write: Writer,
+    x: Node,
+    first: int,
+    second: int,
+) -> Node:
     return write(_TRANSPOSE, x, first, second)
 
 
@@ -152,7 +157,12 @@ def _split(
     return _split_indices(write, x, how, dim)
 
 
-def _parts(write: Writer, x: Node, dim: int, borders: list[int]) -> list[Node]:
+def _parts(
+    write: Writer,
+    x: Node,
+    dim: int,
+    borders: list[int],
+) -> list[Node]:
     parts = []
     for start, end in pairwise(borders):
         part = _part(write, x, dim, start, end)
@@ -166,7 +176,12 @@ def _channel_shuffle(write: Writer, x: Node, groups: int) -> Node:
     return write(_ATEN.flatten.using_ints, shuffled, 1, 2)
 
 
-def _roll(write: Writer, x: Node, shifts: list[Any], dims: list[int]) -> Node | None:
+def _roll(
+    write: Writer,
+    x: Node,
+    shifts: list[Any],
+    dims: list[int],
+) -> Node | None:
     """Write a roll as a concatenation of the two parts that change places, a dimension after the other."""
     if len(shifts) != len(dims):
         return None  # Without dimensions it is one of the flattened tensor.
@@ -186,7 +201,13 @@ def _roll(write: Writer, x: Node, shifts: list[Any], dims: list[int]) -> Node | 
     return x
 
 
-def _unfold(write: Writer, x: Node, dim: int, size: int, step: int) -> Node | None:
+def _unfold(
+    write: Writer,
+    x: Node,
+    dim: int,
+    size: int,
+    step: int,
+) -> Node | None:
     """Write the windows along a dimension as a concatenation of slices, the places in a window last."""
     value = tensor_of(x)
     if value is None or not value.dim():
@@ -279,7 +300,12 @@ def _rank(node: Node) -> int:
     return rank
 
 
-def _rotate(write: Writer, x: Node, times: int, dims: list[int]) -> Node:
+def _rotate(
+    write: Writer,
+    x: Node,
+    times: int,
+    dims: list[int],
+) -> Node:
     first, second = dims
     times = times % 4
     if times == 0:

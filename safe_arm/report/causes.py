@@ -109,7 +109,12 @@ def _groups(report: Report) -> Iterator[tuple[str, str, str, list[NodeVerdict]]]
             yield text, issue, advice, alike
 
 
-def _cost(report: Report, macs: int, members: set[int], graph: nx.DiGraph) -> str:
+def _cost(
+    report: Report,
+    macs: int,
+    members: set[int],
+    graph: nx.DiGraph,
+) -> str:
     """Return the cost of operators off the accelerator, given by their multiply-accumulates and their numbers."""
     share = "no MACs"
     if macs:

@@ -205,7 +205,12 @@ def _with_counts(operators: Counter[str]) -> list[str]:
     ]
 
 
-def _wrapped(name: str, value: str, indent: int, width: int) -> list[str]:
+def _wrapped(
+    name: str,
+    value: str,
+    indent: int,
+    width: int,
+) -> list[str]:
     """Return a name with a text beside it in lines of whole words."""
     return textwrap.wrap(
         value,

@@ -165,7 +165,12 @@ def _state(found: Found, at_least: float) -> str:
     return found.why or "the recipe is the most accurate within the budget"
 
 
-def _row(number: int, trial: Trial, best: bool, budget: Budget) -> dict[str, Any]:
+def _row(
+    number: int,
+    trial: Trial,
+    best: bool,
+    budget: Budget,
+) -> dict[str, Any]:
     name = str(number)
     change = changed(trial.choice)
     figures = _figures(trial, budget)

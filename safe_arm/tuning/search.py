@@ -269,7 +269,12 @@ class Search:
         ranked = sorted(noisy, key=lambda name: -noise[name])
         return [self._spots[name] for name in ranked[:WORST]]
 
-    def _below(self, spots: Iterable[Spot], choice: Choice, level: Level) -> list[str]:
+    def _below(
+        self,
+        spots: Iterable[Spot],
+        choice: Choice,
+        level: Level,
+    ) -> list[str]:
         """Return the operators of spots that are not at a level, or beyond it, yet."""
         at_least = LEVELS[LEVELS.index(level) :]
         names = []

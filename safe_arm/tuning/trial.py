@@ -146,7 +146,12 @@ class TrialLog:
         others: the number of trials of the subject by each other estimator.
     """
 
-    def __init__(self, path: Path | None, subject: str, estimator: str = "") -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        subject: str,
+        estimator: str = "",
+    ) -> None:
         self._path = path
         self._subject = subject
         self.estimator = estimator

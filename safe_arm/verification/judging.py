@@ -124,7 +124,12 @@ def _moves(node: Node) -> bool:
     return op_name(node) in VIEWS or not computes((node,))
 
 
-def _allowed(placed: PlacedUnit, node: Node, apart: Distance, accepted: int) -> float:
+def _allowed(
+    placed: PlacedUnit,
+    node: Node,
+    apart: Distance,
+    accepted: int,
+) -> float:
     value = placed.eager.values[node]
     return tolerance(placed.nodes, value, codes=apart.codes, accepted=accepted)
 

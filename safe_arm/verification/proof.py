@@ -196,7 +196,12 @@ class _Trials:
         findings: collects the measurements.
     """
 
-    def __init__(self, delegate: Delegate, runner: Runner, findings: Findings) -> None:
+    def __init__(
+        self,
+        delegate: Delegate,
+        runner: Runner,
+        findings: Findings,
+    ) -> None:
         self._delegate = delegate
         self._runner = runner
         self._findings = findings

@@ -143,7 +143,12 @@ class _Domain:
         odd = torch.arange(self._count).reshape(self.shape) % 2 == 1
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
 
-    def patchwork(self, generator: torch.Generator, place: int, places: int) -> Tensor:
+    def patchwork(
+        self,
+        generator: torch.Generator,
+        place: int,
+        places: int,
+    ) -> Tensor:
         """Return every kind of input side by side, random ones between them.
 
         Args:

@@ -92,7 +92,12 @@ def _close(a: Scale, b: Scale) -> bool:
     return len(a) == len(b) and all(map(_close, a, b))  # type: ignore[arg-type]
 
 
-def _meet(node: Node, reader: Node, actual: Domain | None, expected: Domain) -> None:
+def _meet(
+    node: Node,
+    reader: Node,
+    actual: Domain | None,
+    expected: Domain,
+) -> None:
     """Report the node that gives a value its domain if the reader expects another one."""
     if actual is not None and not same(actual, expected):
         broken(
