@@ -67,6 +67,7 @@ from safe_arm.passes.manager import (
     KEEP_PROVENANCE,
     Correction,
     names,
+    switches,
 )
 from safe_arm.report.readable import readable
 from safe_arm.repro.writer import ScriptWriter, checked_directory
@@ -185,10 +186,10 @@ class SafeArmPartitioner(TOSAPartitioner):
         seams.install()
         if self.corrections or preflight:
             spec = self.delegation_spec
-            switches = [*self.corrections]
+            switched_on = switches(self.corrections)
             if keep_provenance or wants_debug_info(compile_spec):
-                switches.append(KEEP_PROVENANCE)
-            marked = [*spec.compile_specs, marker(switches)]
+                switched_on.append(KEEP_PROVENANCE)
+            marked = [*spec.compile_specs, marker(switched_on)]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
     def _take_stock_class(self, compile_spec: object) -> None:

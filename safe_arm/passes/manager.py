@@ -260,6 +260,8 @@ ACCELERATIONS: tuple[Correction, ...] = (
 )
 #: In a marker: the delegate keeps the provenance of its nodes.
 KEEP_PROVENANCE = provenance.KEEP
+#: In a marker: all corrections are on. A list of them would be in each program, and grow with each correction.
+ALL = "all"
 
 
 def names(corrections: Iterable[Correction | str]) -> tuple[str, ...]:
@@ -278,6 +280,13 @@ def names(corrections: Iterable[Correction | str]) -> tuple[str, ...]:
             raise one_of("correction", correction, choices)
         chosen.add(correction if isinstance(correction, str) else correction.name)
     return tuple(name for name in choices if name in chosen)
+
+
+def switches(chosen: tuple[str, ...]) -> list[str]:
+    """Return what a marker says of the corrections that are on: that all are, or their names."""
+    if chosen == names(CORRECTIONS):
+        return [ALL]
+    return [*chosen]
 
 
 class SafeArmPassManager(ArmPassManager):
@@ -373,7 +382,9 @@ def _corrective(
 
 def manager_of(correction_names: tuple[str, ...]) -> partial[SafeArmPassManager]:
     """Return the maker of a pass manager that applies the named corrections and no others."""
-    chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
+    chosen = CORRECTIONS
+    if ALL not in correction_names:
+        chosen = tuple(c for c in CORRECTIONS if c.name in correction_names)
     keep_provenance = KEEP_PROVENANCE in correction_names
     return partial(
         SafeArmPassManager, corrections=chosen, keep_provenance=keep_provenance

@@ -11,7 +11,7 @@ from small import Lambda, image
 
 from safe_arm import CORRECTIONS, SafeArmPartitioner, SafeArmPassManager, UsageError
 from safe_arm._compat import upstream
-from safe_arm.passes.manager import ACCELERATIONS, Correction, names
+from safe_arm.passes.manager import ACCELERATIONS, Correction, names, switches
 
 #: Our passes around the fold of quantisers.
 BEFORE = ["LeaveMixedOperatorsFloatPass", "SplitQuantisersPass", "RequantiseInputsPass", "RecordElementQParamsPass"]
@@ -113,6 +113,13 @@ def test_a_name_stands_for_its_correction():
         UsageError, match="correction 'honest-fusoin' is not known; accepted: hardtanh-defaults, honest-fusion"
     ):
         SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusoin",))
+
+
+def test_a_program_lists_corrections_only_if_some_are_off():
+    every = names(CORRECTIONS)
+    assert switches(every) == ["all"]
+    assert switches(every[1:]) == [*every[1:]]
+    assert switches(()) == []
 
 
 def test_a_correction_of_nobody_s_is_refused():
