@@ -100,10 +100,11 @@ def check(
     \b
       safe-arm check model.pt2 --target ethos-u55-128 --calibrate DATA.npz
 
-    stdout compares the policies reject and propagate, for an Ethos-U with the cycles that Vela estimates. It then
-    lists, for the selected policy, each delegate with its content and its verification, and each operator left on the
-    CPU with the reason. Refused operators are known to be lowered wrong, or the target does not support them. Demoted
-    operators failed in the backend, or their delegate was measured to be wrong.
+    The model is lowered under the policy asked for and, to compare, under reject and propagate. stdout has them side
+    by side, for an Ethos-U with the cycles that Vela estimates. It then lists, for the policy asked for, each delegate
+    with its content and its verification, and each operator left on the CPU with the reason. Refused operators are
+    known to be lowered wrong, or the target does not support them. Demoted operators failed in the backend, or their
+    delegate was measured to be wrong.
 
     \b
     Exit status:
