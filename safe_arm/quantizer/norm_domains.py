@@ -69,7 +69,7 @@ def _is_factor(root: Node) -> bool:
 
 
 def _keeps_bounds(spec: QuantizationSpec) -> bool:
-    """Tell whether the observer of a specification keeps the least value that it is shown; one of the user's may not."""
+    """Tell whether the observer of a specification keeps the least value that it is shown; a user's may not."""
     observer = observer_of(spec)
     observer = getattr(observer, "activation_post_process", observer)
     return isinstance(getattr(observer, "min_val", None), Tensor)
