@@ -54,6 +54,7 @@ from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
+from safe_arm.passes.widen_weights import WidenWeightsPass
 
 MakePass = Callable[[ExportPass], ExportPass]
 
@@ -115,6 +116,7 @@ _IN_ORDER = (
         after=lambda _: PropagateActivationQParamsPass(),
     ),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
+    Correction("wide-weights", "T57", _FOLD, after=lambda _: WidenWeightsPass()),
     # The first of these decides which operators are quantised.
     Correction(
         "mixed-operators",
