@@ -96,7 +96,7 @@ def placeholder_values(
     for spec in specs:
         if isinstance(spec.arg, ConstantArgument):
             fixed[spec.arg.name] = spec.arg.value
-    values = {}
+    values: dict[Node, Any] = {}
     for node in program.graph.find_nodes(op="placeholder"):
         if node.name in fixed:
             values[node] = fixed[node.name]

@@ -141,18 +141,18 @@ class GuardedObserver(ObserverBase):
             return False
         return not _has_range(self.observer)
 
-    def _was_never_called(self) -> bool:
-        """Tell whether no sample reached any observer of the net, and this one was loaded from none that was."""
+    def _look_for_calibration(self) -> None:
+        """Warn if no sample reached any observer of the net, and this one was loaded from none that was."""
         if self.was_shown or self.watch is None or self.watch.was_shown:
-            return False
-        return _lacks_range(self.observer)
+            return
+        if _lacks_range(self.observer):
+            self.watch.miss()
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scales and zero points as the stock module does; the calibration is over then."""
         if self.watch is not None and self.input_name:
             self.watch.warn()
-        if self._was_never_called():
-            self.watch.miss()
+        self._look_for_calibration()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
         low = getattr(self.observer, "quant_min", None)
