@@ -51,6 +51,7 @@ from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_exact_sums import RescaleExactSumsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
+from safe_arm.passes.restore_elu_params import RestoreEluParamsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
@@ -155,6 +156,12 @@ _IN_ORDER = (
         "S24",
         "DecomposeAsinAndAcosPass",
         instead=lambda _: DecomposeAsinAndAcosPass(),
+    ),
+    Correction(
+        "own-elu",
+        "T58",
+        "DecomposeEluPass",
+        before=lambda _: RestoreEluParamsPass(),
     ),
     # After it there is also the rounding of quantisers, whose halves may go either way.
     Correction(
