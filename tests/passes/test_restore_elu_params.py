@@ -1,4 +1,4 @@
-"""An ELU that is left float behind a quantised layer has its own parameters; one that is quantised is a table of them."""
+"""An ELU that is left float behind a quantised layer has its own parameters; a quantised one is a table of them."""
 
 import pytest
 import torch
