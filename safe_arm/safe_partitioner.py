@@ -42,7 +42,7 @@ from safe_arm.core.errors import (
 )
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
-from safe_arm.core.island import QUANTIZE, call_functions, island_of, op_name
+from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
@@ -52,6 +52,7 @@ from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
+from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover
@@ -365,7 +366,7 @@ class SafeArmPartitioner(TOSAPartitioner):
                 check_fallbacks_load(ep)
 
         def keeps_whole(node: Node) -> bool:
-            verdict = self._island_verdict(node)
+            verdict = kept_whole(node, self.non_fuseable)
             if verdict is not None:
                 return verdict
             if stock_filter is None:
@@ -374,15 +375,6 @@ class SafeArmPartitioner(TOSAPartitioner):
             return attempted(stock_filter, node) is True
 
         return ops, keeps_whole
-
-    def _island_verdict(self, node: Node) -> bool | None:
-        """Tell whether the linear of an island stays whole; None for nodes that are no island's linear."""
-        if op_name(node) != "aten::linear" or len(node.users) != 1:
-            return None
-        island = island_of(next(iter(node.users)))
-        if island is None:
-            return None
-        return island.fuseable or self.non_fuseable != "reject"
 
 
 def _is_ours(check: OperatorSupportBase) -> bool:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import torch
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e import prepare
+from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
 from torchao.quantization.pt2e.quantizer import (
     EdgeOrNode,
     QuantizationAnnotation,
@@ -85,6 +85,11 @@ def grouped(model: GraphModule) -> None:
     specs = prepare._get_edge_or_node_to_qspec(model)
     groups = prepare._get_edge_or_node_to_group_id(specs)
     prepare._get_obs_or_fq_map(groups, specs, is_qat=False)
+
+
+def observer_of(spec: QuantizationSpec) -> ObserverOrFakeQuantize | None:
+    """Return a new observer, or fake-quantise module, of a plain specification, as torchao's prepare makes it."""
+    return prepare._create_obs_or_fq_from_qspec(spec, {}, is_qat=False)
 
 
 def shares(node: Node) -> bool:

@@ -59,7 +59,10 @@ from executorch.backends.arm.tosa.backend import TOSABackend
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from executorch.backends.arm.tosa.mapping import TosaSpecialDtype
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.backends.arm.tosa.specification import TosaSpecification
+from executorch.backends.arm.tosa.specification import (
+    TosaSpecification,
+    get_context_spec,
+)
 from executorch.backends.arm.vgf import VgfBackend, VgfCompileSpec, VgfPartitioner
 from executorch.backends.transforms.utils import (
     create_constant_placeholder,

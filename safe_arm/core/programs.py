@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.export.graph_signature import (
+    ConstantArgument,
     ExportGraphSignature,
     InputKind,
     OutputKind,
@@ -78,20 +79,28 @@ def constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tenso
 
 def placeholder_values(
     program: Program, state: Mapping[str, Tensor], inputs: Sequence[Tensor]
-) -> dict[Node, Tensor]:
+) -> dict[Node, Any]:
     """Return the values of a program's placeholders when it is called, in their order.
 
     Args:
         program: an exported program, lowered or not.
         state: its parameters, buffers and constants by name.
-        inputs: its user inputs, in its order. A token, which orders operators with effects, is an empty tensor.
+        inputs: its user inputs that are tensors, in its order. None, a number or a string is what the program was
+            exported with. A token, which orders operators with effects, is an empty tensor.
     """
     names = held_names(program)
     user_inputs = iter(inputs)
-    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
-    values = {}
+    specs = program.graph_signature.input_specs
+    kinds = {spec.arg.name: spec.kind for spec in specs}
+    fixed = {}
+    for spec in specs:
+        if isinstance(spec.arg, ConstantArgument):
+            fixed[spec.arg.name] = spec.arg.value
+    values: dict[Node, Any] = {}
     for node in program.graph.find_nodes(op="placeholder"):
-        if kinds.get(node.name) == InputKind.TOKEN:
+        if node.name in fixed:
+            values[node] = fixed[node.name]
+        elif kinds.get(node.name) == InputKind.TOKEN:
             values[node] = torch.empty(0)
         elif node.name in names:
             values[node] = state[names[node.name]].detach()
@@ -111,3 +120,12 @@ def user_outputs(program: Program, results: Sequence[Tensor]) -> list[Tensor]:
         if kind == OutputKind.USER_OUTPUT:
             outputs.append(result)
     return outputs
+
+
+def are_user_tensors(program: Program) -> list[bool]:
+    """Return for each result that a program returns to its caller whether it is a tensor; others are fixed."""
+    are_tensors = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind == OutputKind.USER_OUTPUT:
+            are_tensors.append(isinstance(spec.arg, TensorArgument))
+    return are_tensors

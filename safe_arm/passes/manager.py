@@ -51,10 +51,12 @@ from safe_arm.passes.record_element_qparams import RecordElementQParamsPass
 from safe_arm.passes.requantise_inputs import RequantiseInputsPass
 from safe_arm.passes.rescale_exact_sums import RescaleExactSumsPass
 from safe_arm.passes.rescale_wide_sums import RescaleWideSumsPass
+from safe_arm.passes.restore_elu_params import RestoreEluParamsPass
 from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
 from safe_arm.passes.truncate_casts import TruncateCastsPass
+from safe_arm.passes.widen_weights import WidenWeightsPass
 
 MakePass = Callable[[ExportPass], ExportPass]
 
@@ -116,6 +118,7 @@ _IN_ORDER = (
         after=lambda _: PropagateActivationQParamsPass(),
     ),
     Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
+    Correction("wide-weights", "T57", _FOLD, after=lambda _: WidenWeightsPass()),
     # The first of these decides which operators are quantised.
     Correction(
         "mixed-operators",
@@ -154,6 +157,12 @@ _IN_ORDER = (
         "S24",
         "DecomposeAsinAndAcosPass",
         instead=lambda _: DecomposeAsinAndAcosPass(),
+    ),
+    Correction(
+        "own-elu",
+        "T58",
+        "DecomposeEluPass",
+        before=lambda _: RestoreEluParamsPass(),
     ),
     # After it there are also the roundings of quantisers, whose halves may go either way, and their casts to codes.
     # The first of these leaves rounds alone, which the second takes apart.

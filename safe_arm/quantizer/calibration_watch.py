@@ -26,6 +26,11 @@ _CONFIG_OF_TRAINING = (
     "pass is_qat=False to the function that makes the config (the default of get_symmetric_a8w4_quantization_config is "
     "True), or train with prepare_qat_pt2e"
 )
+#: The warning about a model that is converted as it was prepared.
+_UNCALIBRATED = (
+    "the model is converted without calibration: its scales are made up, and its results are wrong; call the prepared "
+    "model on some dozens of samples before convert_pt2e, or hand them to quantize_with_submodules"
+)
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
 #: Steps that the values of a channel span at least, if they differ.
@@ -89,6 +94,7 @@ class CalibrationWatch:
         self._inputs: dict[str, _Seen] = {}
         self._judged: set[str] = set()
         self.over = False
+        self._was_missed = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CalibrationWatch:
         return self
@@ -116,6 +122,12 @@ class CalibrationWatch:
                 warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
             for seen in self._inputs.values():
                 seen.first = None  # The samples are the user's to keep.
+
+    def miss(self) -> None:
+        """Say once that no sample has reached any observer of the model."""
+        if not self._was_missed:
+            self._was_missed = True
+            warnings.warn(_UNCALIBRATED, DoubtfulInputWarning, stacklevel=2)
 
     def judge(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.quantizer.hold_out import copy_of
 from safe_arm.quantizer.operator_schemas import (
@@ -56,6 +57,23 @@ class Call:
         """Return the same call on copies of its tensors, which a net may write into."""
         args, keywords = tree_map(_own, (tuple(self.args), dict(self.keywords)))
         return Call(self.name, args, keywords, self.flat)
+
+
+def list_of_samples(samples: Iterable[Any]) -> list[Any]:
+    """Return calibration samples as a list.
+
+    Raises:
+        UsageError: one is a tensor, which would be taken apart along its first dimension, or a dictionary, whose keys
+            would be taken for inputs.
+    """
+    listed = list(samples)
+    for number, sample in enumerate(listed):
+        if isinstance(sample, (Tensor, Mapping, str)):
+            kind = type(sample).__name__
+            raise UsageError(
+                f"calibration sample {number} is a {kind}; give a tuple of the model's inputs, (x,) for a single one"
+            )
+    return listed
 
 
 def calibration_calls(samples: Sequence[Sequence[Any]]) -> list[Call]:

@@ -41,6 +41,7 @@ from safe_arm.quantizer.graph_edits import write_note
 from safe_arm.quantizer.made_up_inputs import made_up_inputs
 from safe_arm.quantizer.norm_folding import folded_where_right
 from safe_arm.quantizer.same_structure import Structure
+from safe_arm.quantizer.state_at_rest import StateLeft
 from safe_arm.quantizer.trained_modes import switch_training
 
 #: Number of calibration samples that are compared, and how many bytes of inputs and outputs are kept for them.
@@ -94,6 +95,7 @@ class FloatRun:
         # A branch of control flow is called flat.
         self._is_main = hasattr(model.graph._codegen, "pytree_info")
         self._structure: Structure | None = None
+        self._state: StateLeft | None = None
         self._watched = False
         self._calls: list[tuple[Call, Results]] = []
         self._bytes = 0
@@ -139,6 +141,8 @@ class FloatRun:
         if not self.net.folds:
             switch_training(model, False)
         if self.closes:
+            if self._state is not None:
+                self._state.give_back(model)
             self.compare(model)
 
     def _watch(self, prepared: GraphModule) -> None:
@@ -148,6 +152,9 @@ class FloatRun:
             )
             self._structure = None
             return
+        if self.closes:
+            self._state = StateLeft(self.net.rest_of(prepared))
+            self._state.watch(prepared)
         parts = list(prepared.modules())
         observed = any(isinstance(part, ObserverBase) for part in parts)
         if observed and self._is_main and not self._notes:

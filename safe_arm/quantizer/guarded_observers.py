@@ -141,10 +141,18 @@ class GuardedObserver(ObserverBase):
             return False
         return not _has_range(self.observer)
 
+    def _look_for_calibration(self) -> None:
+        """Warn if no sample reached any observer of the net, and this one was loaded from none that was."""
+        if self.was_shown or self.watch is None or self.watch.was_shown:
+            return
+        if _lacks_range(self.observer):
+            self.watch.miss()
+
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return scales and zero points as the stock module does; the calibration is over then."""
         if self.watch is not None and self.input_name:
             self.watch.warn()
+        self._look_for_calibration()
         with histogram_search.on_floats(self.observer):
             scale, zero_point = self.observer.calculate_qparams()
         low = getattr(self.observer, "quant_min", None)
@@ -179,6 +187,13 @@ def _has_range(observer: ObserverOrFakeQuantize) -> bool:
     observer = getattr(observer, "shared", observer)
     low = getattr(observer, "min_val", None)
     return isinstance(low, torch.Tensor) and not bool(low.isposinf().all())
+
+
+def _lacks_range(observer: ObserverOrFakeQuantize) -> bool:
+    """Tell whether an observer keeps a range and has none yet."""
+    observer = getattr(observer, "activation_post_process", observer)
+    low = getattr(observer, "min_val", None)
+    return isinstance(low, torch.Tensor) and bool(low.isposinf().all())
 
 
 def _not_a_number(observer: ObserverOrFakeQuantize) -> str:

@@ -22,6 +22,8 @@ from safe_arm.core.written import module_path
 _CONDITION = torch.ops.higher_order.cond
 #: Steps that a value has to span; with fewer it has less than 4 of its 8 bits.
 _STEPS = 16
+#: Share of its domain that it may span in fewer: all steps of 4 bits are 15.
+_SHARE = 1 / 16
 #: Share of a step below which its digits tell nobody anything.
 _NEXT_TO_NOTHING = 0.1
 _ADVICE = "scale the values alike before they are joined, or return them apart"
@@ -62,7 +64,8 @@ class JoinedValue:
         """
         # A domain of its own has 0 as well.
         spanned = (max(self.high, 0.0) - min(self.low, 0.0)) / step
-        if self.judged or not self.low < self.high or not spanned < _STEPS:
+        wanted = min(_STEPS, _SHARE * steps)
+        if self.judged or not self.low < self.high or not spanned < wanted:
             return
         self.judged = True
         share = f"{spanned:.2g}"

@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, observer_of, plain_spec
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 
@@ -45,6 +45,8 @@ def limit_norm_factors(model: GraphModule) -> None:
             continue
         if spec.is_dynamic or variance.is_dynamic:
             continue
+        if not _keeps_bounds(variance):
+            continue
         annotation.output_qspec = DerivedQuantizationSpec(
             derived_from=[(node.args[0], node)],
             derive_qparams_fn=_of_inverse_root,
@@ -64,6 +66,13 @@ def _is_factor(root: Node) -> bool:
         elif reader.target is not _PRODUCT:
             return False
     return bool(root.users)
+
+
+def _keeps_bounds(spec: QuantizationSpec) -> bool:
+    """Tell whether the observer of a specification keeps the least value that it is shown; a user's may not."""
+    observer = observer_of(spec)
+    observer = getattr(observer, "activation_post_process", observer)
+    return isinstance(getattr(observer, "min_val", None), Tensor)
 
 
 def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:

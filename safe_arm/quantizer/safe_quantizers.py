@@ -44,7 +44,11 @@ from safe_arm.quantizer.fine_reciprocals import (
 )
 from safe_arm.quantizer.fine_roots import keep_roots_fine
 from safe_arm.quantizer.finite_scores import name_plain_softmaxes
-from safe_arm.quantizer.float_net import calibration_calls, copy_with_own_state
+from safe_arm.quantizer.float_net import (
+    calibration_calls,
+    copy_with_own_state,
+    list_of_samples,
+)
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.folded_constants import compute_constants
@@ -438,7 +442,7 @@ class _SafeRules(CheckedSettings):
         Where the graph that is calibrated differs from the net on a sample, all is done once more with that sample
         among those on which the transforms are tried.
         """
-        samples = samples if isinstance(samples, list) else list(samples)
+        samples = list_of_samples(samples)
         first = calibration_calls(samples[:_TRIED_SAMPLES])
         for attempt in range(_RESTARTS + 1):
             own = copy_with_own_state(model)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.exceptions import attempted
 
 _COPY = torch.ops.aten.copy_.default
 
@@ -31,7 +34,52 @@ def state_at_rest(model: GraphModule) -> Iterator[list[GraphModule]]:
     yield quantised
     with torch.no_grad():
         for graph_module in quantised:
-            for node in graph_module.graph.find_nodes(op="call_function", target=_COPY):
-                name = getattr(node.args[0], "target", None)
-                if getattr(node.args[0], "op", "") == "get_attr" and name in before:
-                    attribute(graph_module, str(name)).copy_(before[name])
+            for name in _copied_into(graph_module):
+                if name in before:
+                    attribute(graph_module, name).copy_(before[name])
+
+
+class StateLeft:
+    """The state of a float net, and what the last call of the prepared graph left of it.
+
+    Between ``prepare_pt2e`` and ``convert_pt2e`` the script calls the graph itself, and may write into its buffers.
+
+    Args:
+        rest: the state that the net was exported with, by name.
+    """
+
+    def __init__(self, rest: Mapping[str, Tensor]) -> None:
+        self._rest = dict(rest)
+        self._left: dict[str, Tensor] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StateLeft:
+        return self
+
+    def watch(self, prepared: GraphModule) -> None:
+        """Take note of the state behind each call of a graph; copies of it are watched as well."""
+        if self._rest:
+            prepared.register_forward_hook(self)
+
+    def __call__(self, module: GraphModule, args: object, outputs: object) -> None:
+        """Take note of the state behind a call."""
+        for name in self._rest:
+            value = attempted(attribute, module, name)
+            if isinstance(value, Tensor):
+                self._left[name] = value.detach().clone()
+
+    def give_back(self, converted: GraphModule) -> None:
+        """Give a converted graph state of its own at rest, but for what the script has written since the last call."""
+        for name in _copied_into(converted):
+            left = self._left.get(name)
+            if left is not None and torch.equal(attribute(converted, name), left):
+                set_attribute(converted, name, self._rest[name].clone())
+
+
+def _copied_into(graph_module: GraphModule) -> list[str]:
+    """Return the names of the buffers that a graph copies into."""
+    names = []
+    for node in graph_module.graph.find_nodes(op="call_function", target=_COPY):
+        target = node.args[0]
+        if getattr(target, "op", "") == "get_attr":
+            names.append(str(target.target))
+    return names

@@ -38,6 +38,8 @@ _HUGE = 16
 _CAP = 4
 #: The largest factor by which an input of a delegate may be smaller than the user's.
 _LARGEST_STRIDE = 64
+#: The least size that export traces as a symbol.
+_TRACED = 2
 #: Offset of the shape in the table of a tensor (tosa.fbs).
 _SHAPE = 6
 
@@ -93,11 +95,15 @@ def _solved(
 ) -> sympy.Integer | None:
     """Return the smallest number for the only symbol of an expression that gives it some value; None if none does.
 
-    Where a stride made a size smaller, more than one number fits. Sympy solves nothing that has a floor in it.
+    Where a stride made a size smaller, more than one number fits. Sympy solves nothing that has a floor in it. A range
+    from 2 on may be one from 1 or 0 that export has cut, as it does not trace those: they are tried last.
     """
     (symbol,) = expression.free_symbols
     low = 0 if allowed is None else int(allowed.lower)
-    for size in map(sympy.Integer, range(low, _LARGEST_STRIDE * (number + 1))):
+    sizes = [*range(low, _LARGEST_STRIDE * (number + 1))]
+    if low == _TRACED:
+        sizes += range(low)
+    for size in map(sympy.Integer, sizes):
         if expression.xreplace({symbol: size}) == number:
             return size
     return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeGuard
 
 from torch import Tensor
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.programs import Program, placeholder_values
@@ -15,27 +15,27 @@ from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 
 Sample = tuple[Tensor, ...]
+#: Types of inputs that an exported program takes only as it was exported with.
+FIXED = (type(None), bool, int, float, str)
 
 
 def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
-    """Return samples as tuples of tensors.
+    """Return the tensors of each sample, which may be nested as the model takes them.
+
+    What else a sample holds (None, numbers, strings) is fixed in an exported program, and left out.
 
     Raises:
-        UsageError: there are none, one is no tuple of tensors, or holds a NaN or an infinity.
+        UsageError: there are none, one is no tuple of a model's inputs, or holds a NaN or an infinity.
     """
     taken = []
     for number, sample in enumerate(samples):
-        if not _holds_tensors(sample):
-            kind = type(sample).__name__
-            raise UsageError(
-                f"sample {number} is a {kind}; give a tuple of tensors, as the model takes"
-            )
-        for place, tensor in enumerate(sample):
+        tensors = _tensors(number, sample)
+        for place, tensor in enumerate(tensors):
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise UsageError(
                     f"input {place} of sample {number} has a NaN or an infinity; remove or replace it"
                 )
-        taken.append(tuple(sample))
+        taken.append(tensors)
     if not taken:
         raise UsageError(
             "there are no samples; give at least one tuple of input tensors"
@@ -43,10 +43,23 @@ def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     return tuple(taken)
 
 
-def _holds_tensors(sample: object) -> TypeGuard[Sequence[Tensor]]:
+def _tensors(number: int, sample: object) -> Sample:
+    """Return the tensors of a sample, in the model's order."""
     if not isinstance(sample, (tuple, list)):
-        return False
-    return all(isinstance(each, Tensor) for each in sample)
+        kind = type(sample).__name__
+        raise UsageError(
+            f"sample {number} is a {kind}; give a tuple of tensors, as the model takes"
+        )
+    tensors = []
+    for leaf in tree_leaves(sample):
+        if isinstance(leaf, Tensor):
+            tensors.append(leaf)
+        elif not isinstance(leaf, FIXED):
+            kind = type(leaf).__name__
+            raise UsageError(
+                f"sample {number} holds a {kind}; give tensors, nested as the model takes them"
+            )
+    return tuple(tensors)
 
 
 def matching(samples: Sequence[Sample], program: Program) -> Sequence[Sample]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from safe_arm._compat.loading import delegate_name
 from safe_arm._compat.loading import delegates as delegates_of
 from safe_arm.core.attributes import duplicate
-from safe_arm.core.errors import UsageError
+from safe_arm.core.errors import UsageError, one_of
 from safe_arm.core.output_names import output_names
-from safe_arm.core.programs import user_outputs
+from safe_arm.core.programs import are_user_tensors, user_outputs
 from safe_arm.verification.culprits import find_culprits
 from safe_arm.verification.delegate import Delegate, Runner, run
 from safe_arm.verification.devices import device as device_of
@@ -32,7 +33,7 @@ from safe_arm.verification.reference_model import (
     ReferenceModelError,
     require_reference_model,
 )
-from safe_arm.verification.samples import finite, matching
+from safe_arm.verification.samples import FIXED, finite, matching
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeProgramManager
@@ -127,23 +128,26 @@ def verify(
     *,
     reference: GraphModule | ExportedProgram | None = None,
     device: str = "reference-model",
+    method: str = "",
 ) -> VerificationReport:
     """Run a lowered program, its delegates in the TOSA reference model, and compare it with the quantised graph.
 
     Args:
         edge_program_manager: the result of ``to_edge_transform_and_lower``, lowered for TOSA.
-        samples: inputs of the model, each a tuple of tensors.
+        samples: inputs of the model, each a tuple of tensors, nested as the model takes them. Those that it takes by
+            keyword follow the others, in the order of the example.
         reference: the converted PT2E graph module or its exported program, run in double; if None, the lowered program
             itself with the graphs its delegates were made from.
         device: where the delegates run: ``"reference-model"``, or ``"vulkan"`` for model-converter's output on the ML
             emulation layer and this machine's Vulkan driver.
+        method: the method of a program of several; may be left out for ``forward`` and for a single one.
 
     Returns:
         The gaps of every output and every delegate. A tie that may be rounded to either code counts as no difference.
 
     Raises:
-        UsageError: no lowered program, no samples, samples that are not finite or do not fit, a program with delegates
-            other than TOSA, or a missing tool (tosa-tools, or what the device needs).
+        UsageError: no lowered program, an unknown method, no samples, samples that are not finite or do not fit, a
+            program with delegates other than TOSA, or a missing tool (tosa-tools, or what the device needs).
         EvaluationError: the quantised graph cannot be evaluated on a sample.
         NoResultError: the reference model crashes on any graph, or does not finish; this process survives.
     """
@@ -153,7 +157,8 @@ def verify(
         raise UsageError(
             f"verify takes a lowered program, what to_edge_transform_and_lower returns, not {kind}"
         )
-    program = edge_program_manager.exported_program()
+    method = _known_method(method, edge_program_manager.methods)
+    program = edge_program_manager.exported_program(method)
     _require_tosa(program)
     checked = matching(finite(samples), program)
     in_double = None if reference is None else _in_double(reference)
@@ -177,6 +182,16 @@ def verify(
         for each in delegates.values()
     ]
     return VerificationReport(outputs.named_gaps(program), tuple(boundaries))
+
+
+def _known_method(method: str, methods: Collection[str]) -> str:
+    """Return the method to run: the one that is named, ``forward``, or the only one."""
+    if not method and len(methods) == 1:
+        return next(iter(methods))
+    wanted = method or "forward"
+    if wanted not in methods:
+        raise one_of("method", wanted, sorted(methods))
+    return wanted
 
 
 def _require_tosa(program: ExportedProgram) -> None:
@@ -272,7 +287,10 @@ class _OutputDifferences:
     def named_gaps(self, program: ExportedProgram) -> tuple[Gap, ...]:
         """Return the gaps of a program's outputs, each with the key under which the net returns it if it has one."""
         spec = program.call_spec.out_spec
-        names = output_names(spec, len(self._outputs))
+        are_tensors = are_user_tensors(program)
+        names = list(compress(output_names(spec, len(are_tensors)), are_tensors))
+        if len(names) != len(self._outputs):  # It has the state that is written, too.
+            names = output_names(None, len(self._outputs))
         pairs = zip(self._outputs, names, strict=True)
         return tuple(output.gap(name) for output, name in pairs)
 
@@ -318,7 +336,11 @@ class _Run:
     @property
     def output_steps(self) -> list[float | None]:
         """The size of a code of each output of the program, None for real floats."""
-        return [self._step(node) for node in self._program.graph.output_node().args[0]]  # type: ignore
+        return [
+            self._step(node)
+            for node in self._program.graph.output_node().args[0]
+            if isinstance(node, Node)
+        ]  # type: ignore
 
     def _step(self, node: Node) -> float | None:
         if node.op == "call_function" and node.target is operator.getitem:
@@ -376,13 +398,32 @@ def _wrong(
 def _as_at_first(graph: GraphModule, sample: Sequence[Tensor]) -> list[Tensor]:
     """Return the results of a graph's first call; its writes into buffers and inputs are undone."""
     state = [(buffer, buffer._version, buffer.clone()) for buffer in graph.buffers()]
-    leaves = tree_leaves(graph(*(tensor.clone() for tensor in sample)))
+    args, keywords = _arguments(graph, [tensor.clone() for tensor in sample])
+    leaves = tree_leaves(graph(*args, **keywords))
     with torch.no_grad():
         for buffer, version, value in state:
             # An expanded constant cannot be written, and was not.
             if buffer._version != version:
                 buffer.copy_(value)
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+def _arguments(
+    graph: GraphModule, tensors: Sequence[Tensor]
+) -> tuple[Sequence[object], dict[str, object]]:
+    """Return the arguments of a call, nested and by keyword as the graph takes them."""
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    info = getattr(graph.graph._codegen, "pytree_info", None)
+    if info is None or info.in_spec.num_leaves != len(placeholders):
+        return tensors, {}
+    given = iter(tensors)
+    leaves = []
+    for node in placeholders:
+        value = node.meta.get("val", given)
+        is_fixed = isinstance(value, FIXED)
+        leaves.append(value if is_fixed else next(given, None))
+    args, keywords = tree_unflatten(leaves, info.in_spec)
+    return args, keywords
 
 
 def _in_double(

@@ -11,6 +11,7 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_q
 from lowering import HISTOGRAM, PROFILES, WIDE, min_max
 from small import Lambda, image
 from stubborn import calibrated, exported, prepare, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
@@ -54,6 +55,29 @@ SAMPLES = {
 def test_samples_of_little_use_are_warned_about(samples, says):
     (message,) = told_of(samples)
     assert says in message
+
+
+@pytest.mark.parametrize("is_qat", [False, True])
+def test_a_model_that_is_converted_as_it_was_prepared_is_warned_about_once(is_qat):
+    ours = quantizer(get_symmetric_quantization_config(is_qat=is_qat))
+    step = prepare_qat_pt2e if is_qat else prepare_pt2e
+    prepared = step(exported(NET, image()), ours)
+    (message,) = told(lambda: convert_pt2e(prepared))
+    assert "converted without calibration" in message
+    assert "before convert_pt2e" in message
+
+
+def test_so_is_a_list_without_samples():
+    (message,) = told(lambda: quantizer().quantize_with_submodules(exported(NET, image()), []))
+    assert "converted without calibration" in message
+
+
+def test_what_is_loaded_from_a_calibrated_model_is_not():
+    prepared = [prepare_pt2e(exported(NET, image()), quantizer()) for _ in range(2)]
+    for _ in range(2):
+        prepared[0](torch.randn_like(image()[0]))
+    prepared[1].load_state_dict(prepared[0].state_dict())
+    assert told(lambda: convert_pt2e(prepared[1])) == []
 
 
 def test_the_flow_of_pt2e_is_watched_as_well():

@@ -6,9 +6,17 @@ import torch.nn as nn
 import torch.nn.functional as F
 from graph_changes import graph_of
 from small import Built, image
-from stubborn import exported
+from stubborn import exported, quantizer_of
 
-from safe_arm.quantizer.float_net import Call, FloatNet, copy_with_own_state, results_of, written_buffers
+from safe_arm import SafeTOSAQuantizer, UsageError
+from safe_arm.quantizer.float_net import (
+    Call,
+    FloatNet,
+    copy_with_own_state,
+    list_of_samples,
+    results_of,
+    written_buffers,
+)
 
 X = image()
 
@@ -32,6 +40,21 @@ WRITES = {
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_what_is_written_into_is_found_however_it_is_written(write):
     assert written_buffers(stateful(write)) == ("state",)
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind"),
+    [([X[0]], "Tensor"), (X[0], "Tensor"), ([{"x": X[0]}], "dict")],
+    ids=["a list", "all", "a dict"],
+)
+def test_a_sample_that_is_no_tuple_is_refused_with_what_to_give(samples, kind):
+    model = exported(Built(lambda m, x: torch.relu(x)), X)
+    with pytest.raises(UsageError, match=rf"calibration sample 0 is a {kind}; give a tuple .*, \(x,\) for a single"):
+        quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(model, samples)
+
+
+def test_tuples_and_lists_in_any_iterable_are_samples():
+    assert list_of_samples(iter([X, [X[0]]])) == [X, [X[0]]]
 
 
 def test_what_is_only_read_is_no_state():

@@ -1,11 +1,12 @@
 """A value that is lost in the domain of what reads it beside larger ones is warned about, with what it costs."""
 
+import dataclasses
 import warnings
 
 import pytest
 import torch
 from graph_changes import quantised_whole
-from lowering import WIDE
+from lowering import HISTOGRAM, WIDE
 from small import Lambda
 from stubborn import quantizer_of
 
@@ -108,3 +109,10 @@ def test_values_whose_own_domain_would_begin_at_0_as_well_are_not():
 
 def test_16_bits_have_steps_enough():
     assert quantised(detector(300), WIDE, "TOSA-1.0+INT+int16")[1] == []
+
+
+def test_4_bits_are_not_warned_about_for_being_4():
+    spec = dataclasses.replace(HISTOGRAM.input_activation, quant_min=-8, quant_max=7)
+    config = dataclasses.replace(HISTOGRAM, input_activation=spec, output_activation=spec)
+    assert quantised(detector(1), config)[1] == []
+    assert len(quantised(detector(300), config)[1]) == 1

@@ -1,5 +1,7 @@
 """The factor of a norm keeps its domain beside a row without variance, and the delegate is exact."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,7 @@ from ratios import ratios
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
+from torchao.quantization.pt2e.observer import ObserverBase
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
@@ -51,6 +54,31 @@ def test_the_near_miss_keeps_its_observer(rule):
     model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), PADDED)
     annotation = rsqrt_of(model).meta["quantization_annotation"]
     assert not hasattr(annotation.output_qspec, "derived_from")
+
+
+class OwnObserver(ObserverBase):
+    """A user's observer, which keeps no bounds."""
+
+    def __init__(self, dtype, quant_min, quant_max, qscheme, **more):
+        super().__init__(dtype)
+        self.quant_min, self.quant_max, self.qscheme, self.ch_axis, self.eps = quant_min, quant_max, qscheme, -1, 2**-16
+        self.most = 2**-16
+
+    def forward(self, x):
+        self.most = max(self.most, float(x.detach().abs().max()))
+        return x
+
+    def calculate_qparams(self):
+        return torch.tensor([self.most / 127]), torch.tensor([0])
+
+
+def test_the_factor_keeps_an_observer_of_the_users_that_has_no_bounds():
+    spec = dataclasses.replace(HISTOGRAM.input_activation, observer_or_fake_quant_ctr=OwnObserver)
+    config = dataclasses.replace(HISTOGRAM, input_activation=spec, output_activation=spec)
+    quantised = quantize(NORM, (TOKENS,), tosa(PROFILES[0]), config=config)
+    domain = QParams.of(next(iter(rsqrt_of(quantised).users)))
+    assert domain.scale * 127 == pytest.approx(float(TOKENS.var(-1, correction=0).min().rsqrt()), rel=0.05)
+    assert domain.zero_point == 0
 
 
 def test_twice_equals_once():

@@ -10,9 +10,9 @@ from small import Built
 from torch import SymInt
 from torch.export import Dim
 
-from safe_arm import SafeArmPartitioner, UsageError
+from safe_arm import SafeArmPartitioner, UsageError, verify
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.verification.concrete_sizes import input_shapes, sizes_of, tried_sizes
+from safe_arm.verification.concrete_sizes import UnknownSizeError, input_shapes, sizes_of, tried_sizes
 from safe_arm.verification.crop import cropped
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import run_tosa
@@ -61,6 +61,24 @@ def _known(program):
 @pytest.fixture
 def delegate(by_batch):
     return by_batch[1]
+
+
+@lowers
+def test_a_batch_of_one_is_verified_though_export_traces_none():
+    program = exported(BATCH)
+    manager = lower_program(program, SafeArmPartitioner(tosa(PROFILES[0]), verify=False))
+    (allowed,) = manager.exported_program().range_constraints.values()
+    assert allowed.lower == 2
+    for batch in (1, 3):
+        report = verify(manager, [(torch.randn(batch, 3, 16, 16),)], reference=program)
+        assert report.verified
+        assert [gap.worst for gap in report.outputs] == [0.0]
+
+
+def test_a_size_below_the_range_is_no_size_of_it():
+    program = exported(HEIGHT)
+    with pytest.raises(UnknownSizeError, match=r"a size of 4\*s\d+ cannot be 18"):
+        sizes_of(program, [(4, 3, 18, 16)])
 
 
 @lowers

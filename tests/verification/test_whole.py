@@ -10,9 +10,11 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge_transform_and_lower
-from lowering import PROFILES, codes_apart, lower, quantize, tosa
+from lowering import EDGE, PROFILES, codes_apart, lower, quantize, tosa
 from mutations import MUTATIONS
 from small import Built, Lambda, image
+from stubborn import quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, SafeTOSAQuantizer, UsageError
@@ -124,12 +126,77 @@ def test_what_is_left_float_is_computed_in_double_as_well(part, first):
         ([(torch.full((1, 4, 8, 8), torch.nan),)], "input 0 of sample 0 has a NaN"),
         ([image(), (torch.zeros(1, 4, 8, 9),)], r"input 'x' of sample 1 is float32 of shape \(1, 4, 8, 9\)"),
         ([(*image(), *image())], "sample 0 has 2 tensors; the model takes 1"),
+        (image(), "sample 0 is a Tensor; give a tuple"),
+        ([(image()[0].numpy(),)], "sample 0 holds a ndarray; give tensors"),
     ],
-    ids=["none", "nan", "shape", "count"],
+    ids=["none", "nan", "shape", "count", "tensor", "array"],
 )
 def test_bad_samples(lowered, samples, says):
     with pytest.raises(UsageError, match=says):
         safe_arm.verify(lowered[1], samples)
+
+
+def by_keyword(m, x, *, shift, scale=None):
+    return m.conv(x) + shift
+
+
+def of_options(m, x, mode="relu", times=2, bias=None, flag=True):
+    y = m.conv(x) * times
+    return torch.relu(y) if mode == "relu" and flag else y
+
+
+def nested(m, inputs):
+    y = torch.relu(m.conv(inputs["image"])) + inputs["more"][0]
+    return {"logits": y, "none": None, "more": [y * 2, 3]}
+
+
+SHIFT = (torch.linspace(-1, 1, 4).view(1, 4, 1, 1),)
+INPUTS = {
+    "keywords": (by_keyword, image(), {"shift": SHIFT[0], "scale": None}, (*image(), *SHIFT), ["output 0"]),
+    "options": (of_options, (*image(), "relu", 3, None), {}, (*image(), "relu", 3, None), ["output 0"]),
+    "options left out": (of_options, (*image(), "relu", 3, None), {}, image(), ["output 0"]),
+    "nested": (nested, ({"image": image()[0], "more": [SHIFT[0]]},), {}, None, ["logits", "more[0]"]),
+    "nested, flat": (
+        nested,
+        ({"image": image()[0], "more": [SHIFT[0]]},),
+        {},
+        (*image(), *SHIFT),
+        ["logits", "more[0]"],
+    ),
+}
+
+
+@pytest.mark.parametrize("with_reference", [True, False])
+@pytest.mark.parametrize(("rule", "args", "keywords", "sample", "names"), INPUTS.values(), ids=INPUTS)
+def test_inputs_are_taken_as_the_model_takes_them(rule, args, keywords, sample, names, with_reference):
+    spec = tosa(PROFILES[0])
+    net = type("Net", (torch.nn.Module,), {"forward": rule})()
+    net.conv = torch.nn.Conv2d(4, 4, 1)
+    prepared = prepare_pt2e(torch.export.export(net, args, keywords).module(), quantizer_of(SafeTOSAQuantizer))
+    with torch.no_grad():
+        prepared(*args, **keywords)
+    graph_module = convert_pt2e(prepared)
+    partitioner = SafeArmPartitioner(spec, verify_samples=[sample or args])
+    program = torch.export.export(graph_module, args, keywords)
+    manager = to_edge_transform_and_lower(program, partitioner=[partitioner], compile_config=EDGE)
+    report = safe_arm.verify(manager, [sample or args], reference=graph_module if with_reference else None)
+    assert report.verified
+    assert [(gap.name, gap.worst) for gap in report.outputs] == [(name, 0.0) for name in names]
+
+
+def test_a_method_of_several_is_named():
+    spec = tosa(PROFILES[0])
+    net = Lambda(lambda m, x: torch.relu(m.conv(x)))
+    program = torch.export.export(quantize(net, image(), spec), image())
+    manager = to_edge_transform_and_lower(
+        {"encode": program, "decode": program}, partitioner=[SafeArmPartitioner(spec)], compile_config=EDGE
+    )
+    assert safe_arm.verify(manager, [image()], method="decode").verified
+    for method in ("", "run"):
+        with pytest.raises(UsageError, match="accepted: decode, encode"):
+            safe_arm.verify(manager, [image()], method=method)
+    alone = to_edge_transform_and_lower({"step": program}, partitioner=[SafeArmPartitioner(spec)], compile_config=EDGE)
+    assert safe_arm.verify(alone, [image()]).verified
 
 
 def test_a_model_is_no_lowered_program(lowered):

@@ -1,0 +1,28 @@
+"""The operators that stay whole for the accelerator, where stock keeps some that it then refuses."""
+
+from __future__ import annotations
+
+from torch.fx import Node
+
+from safe_arm.core.island import is_marked_quantized, island_of, op_name
+from safe_arm.partitioner.checks import Policy
+
+#: Activations that lower whole only where they are quantised; stock keeps them whole between quantised neighbours too.
+_TABLES = ("aten::hardsigmoid", "aten::hardswish", "aten::silu")
+
+
+def kept_whole(node: Node, policy: Policy) -> bool | None:
+    """Tell whether an operator stays whole; None where that is stock's to decide.
+
+    Args:
+        node: the operator, before the decomposition.
+        policy: how non-fuseable islands are treated.
+    """
+    if op_name(node) in _TABLES and not is_marked_quantized(node):
+        return False
+    if op_name(node) != "aten::linear" or len(node.users) != 1:
+        return None
+    island = island_of(next(iter(node.users)))
+    if island is None:
+        return None
+    return island.fuseable or policy != "reject"

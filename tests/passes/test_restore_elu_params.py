@@ -1,0 +1,58 @@
+"""An ELU that is left float behind a quantised layer has its own parameters; a quantised one is a table of them."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import HISTOGRAM, PROFILES, codes_apart, lower, lower_exactly, lower_safely, tosa
+from small import Lambda, image
+from stubborn import exported, quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+
+SPEC = PROFILES[1]
+RULES = {
+    "elu": F.elu,
+    "alpha": lambda x: F.elu(x, 0.3),
+    "celu": lambda x: F.celu(x, 0.7),
+    "selu": F.selu,
+    "all": lambda x: torch.ops.aten.elu.default(x, 0.3, 1.5, 0.5),
+}
+NAMED = pytest.mark.parametrize("name", RULES)
+
+
+def quantised(name, *, in_part=True):
+    net = Lambda(lambda m, x: m.conv_b(RULES[name](m.conv(x))))
+    quantizer = quantizer_of(SafeTOSAQuantizer, SPEC)
+    if in_part:
+        quantizer.set_global(None).set_module_type(torch.nn.Conv2d, HISTOGRAM)
+    return quantizer.quantize_with_submodules(exported(net, image()), [image(seed) for seed in range(3)])
+
+
+def applied(partitioner):
+    return [each.correction for each in partitioner.report.applied if each.issue == "T58"]
+
+
+@NAMED
+def test_stock_is_silently_wrong(name):
+    graph_module = quantised(name)
+    manager = lower(graph_module, image(), TOSAPartitioner(tosa(SPEC)))
+    assert codes_apart(manager, graph_module, image(7)) > 5
+
+
+@NAMED
+def test_ours_delegates_it_to_the_code(name):
+    partitioner = lower_exactly(quantised(name), tosa(SPEC), image(7), image(8))
+    assert len(partitioner.report.verifications) == 1
+    assert applied(partitioner) == ["own-elu"]
+
+
+def test_one_that_is_quantised_is_untouched():
+    partitioner = lower_exactly(quantised("elu", in_part=False), tosa(SPEC), image(7))
+    assert applied(partitioner) == []
+
+
+def test_twice_equals_once():
+    graph_module = quantised("selu")
+    reports = [lower_safely(graph_module, image(), tosa(SPEC))[1].report for _ in range(2)]
+    assert reports[0].applied == reports[1].applied
