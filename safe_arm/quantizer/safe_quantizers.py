@@ -59,6 +59,7 @@ from safe_arm.quantizer.infinite_numbers import (
 )
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
+from safe_arm.quantizer.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
@@ -149,6 +150,7 @@ _COSTLY_STEPS = (
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
+    apply_layers_at_once,
     write_inverse_roots,
     refine_reciprocals,
     widen_indices,
