@@ -91,11 +91,40 @@ def test_the_one_delegate_is_exact(name):
     check_one_exact(graph, SHORT[0], tosa(PROFILES[0]))
 
 
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_what_a_cell_adds_has_one_domain_so_that_the_sum_is_not_rounded(name):
+    graph = quantised(sequence_of(NETS[name][0]), quantizer_of(SafeTOSAQuantizer), SHORT).graph
+    sums = 0
+    for target in (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor):
+        for node in graph.find_nodes(op="call_function", target=target):
+            (rounded,) = node.users
+            if rounded.args[-1] == torch.int16:
+                sums += 1
+                assert {each.args[1:] for each in node.all_input_nodes} == {rounded.args[1:]}
+    assert sums
+
+
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_in_a_loop_is_one_exact_delegate_too(name):
     assert wide(annotated_by(CELLS[name], quantizer_of(SafeTOSAQuantizer)))
     graph = calibrated(exported(CELLS[name], SHORT[0]), quantizer_of(SafeTOSAQuantizer), SHORT)
     check_one_exact(graph, SHORT[0], tosa(PROFILES[0]))
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_states_that_are_passed_in_and_returned_have_8_bits_at_the_border(name):
+    def rule(m, x, state, memory):
+        y, states = NETS[name][0](x, (state, memory) if name == "LSTM" else state)
+        return y, states
+
+    generator = torch.Generator().manual_seed(0)
+    inputs = (SHORT[0][0], *torch.randn(2, 1, 4, 16, generator=generator).clamp(-1, 1).unbind())
+    net = Built(rule)
+    assert wide(annotated(net, quantizer_of(SafeTOSAQuantizer), inputs))
+    graph = calibrated(exported(net, inputs), quantizer_of(SafeTOSAQuantizer), [inputs])
+    for output in graph.graph.output_node().args[0]:
+        assert output.args[-1] == torch.int8
+    check_one_exact(graph, inputs, tosa(PROFILES[0]))
 
 
 LAYERS = {"layer": nn.Linear(8, 8), "other": nn.Linear(8, 8)}
