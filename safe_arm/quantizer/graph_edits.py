@@ -15,7 +15,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
 
 #: Operators whose results are elements of their first argument, chosen by their places.
-_MOVES = VIEWS | operators(ElementOrigin.PART)
+MOVES = VIEWS | operators(ElementOrigin.PART)
 
 
 def tensor_of(node: object) -> Tensor | None:
@@ -57,7 +57,7 @@ def pair(numbers: list[int]) -> list[int]:
 
 def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
-    while op_name(node) in _MOVES:
+    while op_name(node) in MOVES:
         source = node.args[0]
         assert isinstance(source, Node)
         node = source

@@ -38,6 +38,7 @@ from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
+from safe_arm.quantizer.fine_gates import refine_gates
 from safe_arm.quantizer.fine_reciprocals import (
     keep_reciprocals_fine,
     refine_reciprocals,
@@ -63,6 +64,7 @@ from safe_arm.quantizer.infinite_numbers import (
 )
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
+from safe_arm.quantizer.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
@@ -153,6 +155,7 @@ _COSTLY_STEPS = (
 )
 _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
+    apply_layers_at_once,
     write_inverse_roots,
     refine_reciprocals,
     widen_indices,
@@ -323,6 +326,9 @@ class _SafeRules(CheckedSettings):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
+        # By Vela's estimate an Ethos-U takes up to twice as long for it.
+        if not self._is_ethos_u:
+            refine_gates(model)
         for step in _KEPT_FINE:
             step(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
