@@ -26,8 +26,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 NAME = f"safe_arm-{safe_arm.__version__}"
 #: In the metadata's folder beside the licences' files.
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
-#: What tests of other lanes import: benchmarks' architectures, of the lane `nets`.
-OF_OTHER_LANES = {"cosmic_ray", "timm", "torchvision", "transformers", "ultralytics"}
+#: What is imported in other lanes: benchmarks' architectures in `nets`, their cycles beside LiteRT's in `litert`.
+OF_OTHER_LANES = {"ai_edge_litert", "ai_edge_quantizer", "cosmic_ray", "litert_torch", "timm", "torchvision"}
+OF_OTHER_LANES |= {"transformers", "ultralytics"}
 
 
 @pytest.fixture(scope="module")
