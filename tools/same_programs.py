@@ -69,6 +69,7 @@ def _started(root: Path, path: Path) -> tuple[subprocess.Popen[bytes], Path]:
     (package / "safe_arm").symlink_to(root / "safe_arm")
     found = os.pathsep.join(map(str, (package, ROOT / "tests" / "support", ROOT)))
     environment = {**os.environ, "PYTHONPATH": found, "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+    environment["PYTHONHASHSEED"] = "0"  # Some of PyTorch's samples depend on it.
     command = [sys.executable, "-W", "ignore", __file__, *sys.argv[1:], "--record", str(path)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL), path
 
