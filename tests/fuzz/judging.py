@@ -32,16 +32,6 @@ from tests.fuzz.outcome import Outcome
 CODES, CODES_16, RELATIVE = 6, 256, 1e-4
 
 
-class OfMethod:
-    """A method of a lowered program, as ``verify`` takes one."""
-
-    def __init__(self, manager: EdgeProgramManager, method: str) -> None:
-        self._manager, self._method = manager, method
-
-    def exported_program(self) -> ExportedProgram:
-        return self._manager.exported_program(self._method)
-
-
 def judged(
     manager: EdgeProgramManager,
     method: str,
@@ -55,9 +45,9 @@ def judged(
 
     An output may be off by a limit of codes, see ``CODES``. The functions of fallbacks are no tables.
     """
-    one = OfMethod(manager, method)
+    lowered = manager.exported_program(method)
     try:
-        report = verify(one, tried, reference=reference)
+        report = verify(manager, tried, reference=reference, method=method)
     except EvaluationError as error:
         return Outcome("invalid", "evaluate", str(error)[:300])
     except UnknownSizeError as error:
@@ -67,13 +57,13 @@ def judged(
     except ReferenceModelError as error:
         return Outcome("wrong", "reference-model", str(error)[:300])
     worst = max((gap.worst for gap in report.outputs if gap.codes), default=0.0)
-    right = shares(one.exported_program(), report).right
+    right = shares(lowered, report).right
     if report.first_wrong is not None:
         return Outcome("wrong", "delegate", f"{report.first_wrong.reason}"[:300], macs=right, worst=worst)
     if any((gap.worst > limit) if gap.codes else (gap.sqnr < 60) for gap in report.outputs):
-        off = _off(one.exported_program(), program, tried, fallbacks)
+        off = _off(lowered, program, tried, fallbacks)
         if (off[0] > limit or off[1] > RELATIVE) and not (
-            _graphs_agree(one.exported_program(), program, tried) or _same_alone(one.exported_program(), program, tried)
+            _graphs_agree(lowered, program, tried) or _same_alone(lowered, program, tried)
         ):
             return Outcome("wrong", "output", f"codes, floats off by {off}", macs=right, worst=max(off))
     return Outcome(macs=right, worst=worst)
