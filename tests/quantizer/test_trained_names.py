@@ -125,3 +125,22 @@ def test_an_instance_norm_is_one_of_groups_only_if_its_factors_are_trained():
     assert groups_and_norms(True, True) == [1, 0]
     assert groups_and_norms(False, True) == [0, 1]
     assert groups_and_norms(True, False) == [0, 1]
+
+
+def test_a_weight_that_our_spelling_transposes_is_trained():
+    def gradients(net_or_graph):
+        net_or_graph(x).square().sum().backward()
+        found = {tuple(each.shape): each.grad for each in net_or_graph.parameters()}
+        return [found.get(shape, found.get(shape[::-1])) for shape in ((8, 4), (4,))]
+
+    def net():
+        torch.manual_seed(0)
+        parts = {"b": nn.Parameter(torch.rand(4)), "w": nn.Parameter(torch.rand(8, 4))}
+        return Built(lambda m, x: torch.addmm(m.b, x, m.w), **parts).train()
+
+    x = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
+    ours = prepare(net(), quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    for found, expected in zip(gradients(ours), gradients(net()), strict=True):
+        found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
+        # Steps of 1/255 of the largest input and weight, summed over 8 terms.
+        assert float((found - expected).abs().max()) < 0.05 * float(expected.abs().max())
