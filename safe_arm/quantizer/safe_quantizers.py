@@ -279,6 +279,8 @@ class _SafeRules(CheckedSettings):
                 )
             else:
                 step(model)
+        # Our steps have written views of parameters, which stock folds.
+        written = store_trained_values(model, config, only_views=True)
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
         passes: AbstractContextManager[None] = nullcontext()
@@ -289,7 +291,7 @@ class _SafeRules(CheckedSettings):
             model = contained_transform.transform(model, stock, ledger, apart)
         if names:
             complete_names(model, names)
-        name_weights(model, {**tensors, **stored.values})
+        name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
         for step in _AFTER_PASSES:
             if step.__name__ not in without.steps:

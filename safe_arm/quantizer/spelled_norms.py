@@ -58,6 +58,26 @@ def _instance_norm(
     return normed
 
 
+def _trained_instance_norm(
+    write: Writer,
+    x: Node,
+    weight: Node | None,
+    bias: Node | None,
+    seen_mean: Node | None,
+    seen_variance: Node | None,
+    is_of_instance: bool,
+    momentum: float,
+    eps: float,
+    *more: Any,
+) -> Node | None:
+    """Write a norm with factors as one of groups of one channel, whose factors stock's folding leaves parameters."""
+    arguments = (seen_mean, seen_variance, is_of_instance, momentum, eps, *more)
+    if weight is None or not is_of_instance or seen_mean is not None:
+        return _instance_norm(write, x, weight, bias, *arguments)
+    channels = tensor_of(x).shape[1]  # type: ignore[union-attr]
+    return write(_ATEN.group_norm.default, x, channels, weight, bias, eps)
+
+
 def _rms_norm(
     write: Writer, x: Node, shape: list[Any], weight: Node | None, eps: float | None
 ) -> Node | None:
@@ -292,3 +312,5 @@ NORMS = {
     _ATEN.rms_norm.default: _rms_norm,
     _ATEN.linalg_norm.default: _linalg_norm,
 }
+#: Spellings of norms whose parameters are trained: a view of a parameter would be folded into a constant.
+TRAINED_NORMS = {_ATEN.instance_norm.default: _trained_instance_norm}

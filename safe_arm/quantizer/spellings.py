@@ -24,7 +24,7 @@ from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_kernels import KERNELS
 from safe_arm.quantizer.spelled_losses import LOSSES
-from safe_arm.quantizer.spelled_norms import NORMS
+from safe_arm.quantizer.spelled_norms import NORMS, TRAINED_NORMS
 from safe_arm.quantizer.spelled_pools import POOLS
 from safe_arm.quantizer.spelled_products import PRODUCTS
 from safe_arm.quantizer.spelled_resizes import RESIZES
@@ -76,31 +76,34 @@ def spell_out_operators(
         model: a float graph before annotation, the branches of its control flow included; changed in place. Only
             values of 32 bits are quantised, so others keep their operators.
         keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
-        keeps_norms: leave batch norms alone, which are folded when training is over.
+        keeps_norms: leave batch norms alone, which are folded when training is over, and the factors of other norms
+            parameters.
     """
     kept: set[object] = set()
+    spellings = _SPELLINGS
     if keeps_costly:
         kept.update(_COSTLY)
     if keeps_norms:
         kept.add(torch.ops.aten.batch_norm.default)
+        spellings = {**_SPELLINGS, **TRAINED_NORMS}
     for module in graph_modules(model):
         is_changed = False
         for node in list(module.graph.nodes):
             if node.op != "call_function" or node.target in kept:
                 continue
-            if _spell_out(node):
+            if _spell_out(node, spellings):
                 is_changed = True
         if is_changed:
             module.graph.eliminate_dead_code()
             module.recompile()
 
 
-def _spell_out(node: Node) -> bool:
+def _spell_out(node: Node, spellings: dict[Any, Any]) -> bool:
     """Write one operator with others, and tell whether it was."""
     if not _is_float(node):
         return False
     is_changed = _write_apart(node)
-    spelling = _SPELLINGS.get(node.target)
+    spelling = spellings.get(node.target)
     if spelling is None:
         return is_changed
     arguments = arguments_by_name(node)

@@ -17,7 +17,7 @@ from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues
-from safe_arm.quantizer.graph_edits import add_constant, tensor_of
+from safe_arm.quantizer.graph_edits import add_constant, moved_from, tensor_of
 
 #: Parameters by their names.
 Parameters = dict[str, Parameter]
@@ -50,7 +50,7 @@ class Stored:
 
 
 def store_trained_values(
-    model: GraphModule, config: QuantizationConfig | None
+    model: GraphModule, config: QuantizationConfig | None, *, only_views: bool = False
 ) -> Stored:
     """Replace what a graph computes of parameters alone by a parameter with its value, if the net is to be trained.
 
@@ -60,6 +60,7 @@ def store_trained_values(
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
         config: the quantiser's.
+        only_views: leave alone what is not a view or a part of one parameter.
     """
     stored: Parameters = {}
     shared: Parameters = {}
@@ -67,6 +68,8 @@ def store_trained_values(
         for module in graph_modules(model):
             computed = _Computed(module)
             for node, parameters in computed.values.items():
+                if only_views and moved_from(node).op != "get_attr":
+                    continue
                 if not computed.is_apart(parameters):
                     shared.update(parameters)
                     continue

@@ -9,6 +9,7 @@ from torch import nn
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.own_names import name_weights
+from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
@@ -88,3 +89,58 @@ def test_of_what_nobody_reads_a_counter_alone_comes_back():
     give_names_back(model, {counter: torch.tensor(3), "unread": torch.ones(1)}, names_of_norms(model), None)
     assert int(model.get_buffer(counter)) == 3
     assert not hasattr(model, "unread")
+
+
+def instance_norm(is_affine):
+    torch.manual_seed(0)
+    parts = {"c": nn.Conv2d(3, 4, 3), "n": nn.InstanceNorm2d(4, affine=is_affine)}
+    return Built(lambda m, x: m.n(m.c(x)), **parts).train()
+
+
+def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names():
+    model = instance_norm(True)
+    ours = prepare(instance_norm(True), quantizer_of(SafeTOSAQuantizer, is_qat=True), IMAGE, is_qat=True)
+    target = torch.ones(4, 4, 6, 6)
+    for net_or_graph in (model, ours):
+        (net_or_graph(*IMAGE) - target).square().mean().backward()
+    parameters = dict(ours.named_parameters())
+    for name in ("n.weight", "n.bias"):
+        expected = model.get_parameter(name).grad
+        # The errors of 8 bits are a few steps of 1/256 in values and factor alike.
+        torch.testing.assert_close(parameters[name].grad, expected, rtol=0.05, atol=0.02)
+
+
+def groups_and_norms(is_affine, is_trained):
+    model = exported(instance_norm(is_affine), IMAGE)
+    written = []
+    for _ in range(2):
+        spell_out_operators(model, keeps_norms=is_trained)
+        targets = [str(node.target) for node in model.graph.nodes]
+        written.append([targets.count("aten.group_norm.default"), targets.count("aten.rsqrt.default")])
+    assert written[0] == written[1], "twice equals once"
+    return written[0]
+
+
+def test_an_instance_norm_is_one_of_groups_only_if_its_factors_are_trained():
+    assert groups_and_norms(True, True) == [1, 0]
+    assert groups_and_norms(False, True) == [0, 1]
+    assert groups_and_norms(True, False) == [0, 1]
+
+
+def test_a_weight_that_our_spelling_transposes_is_trained():
+    def gradients(net_or_graph):
+        net_or_graph(x).square().sum().backward()
+        found = {tuple(each.shape): each.grad for each in net_or_graph.parameters()}
+        return [found.get(shape, found.get(shape[::-1])) for shape in ((8, 4), (4,))]
+
+    def net():
+        torch.manual_seed(0)
+        parts = {"b": nn.Parameter(torch.rand(4)), "w": nn.Parameter(torch.rand(8, 4))}
+        return Built(lambda m, x: torch.addmm(m.b, x, m.w), **parts).train()
+
+    x = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
+    ours = prepare(net(), quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    for found, expected in zip(gradients(ours), gradients(net()), strict=True):
+        found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
+        # Steps of 1/255 of the largest input and weight, summed over 8 terms.
+        assert float((found - expected).abs().max()) < 0.05 * float(expected.abs().max())
