@@ -43,7 +43,7 @@ def lost_state(made, limit: int) -> str:
             continue
         graph, exported = copy.deepcopy(made.graphs[name]), copy.deepcopy(made.programs[name])
         lowered = copy.deepcopy(made.manager.exported_program(name))
-        manager = SimpleNamespace(exported_program=lambda _, lowered=lowered: lowered)
+        manager = SimpleNamespace(methods={name}, exported_program=lambda _, lowered=lowered: lowered)
         states = {each: buffer for each, buffer in graph.named_buffers() if each in written}
         for each, buffer in states.items():
             buffer.copy_(net.get_buffer(each))
