@@ -60,14 +60,15 @@ class Call:
 
 
 def list_of_samples(samples: Iterable[Any]) -> list[Any]:
-    """Return calibration samples as a list.
+    """Return calibration samples as a list; a list is returned as it is, for it may count what is taken of it.
 
     Raises:
         UsageError: one is a tensor, which would be taken apart along its first dimension, or a dictionary, whose keys
             would be taken for inputs.
     """
-    listed = list(samples)
-    for number, sample in enumerate(listed):
+    listed = samples if isinstance(samples, list) else list(samples)
+    for number in range(len(listed)):
+        sample = listed[number]
         if isinstance(sample, (Tensor, Mapping, str)):
             kind = type(sample).__name__
             raise UsageError(
