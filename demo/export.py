@@ -35,7 +35,7 @@ from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.reference_model import run_lowered
 
 INT8 = "int8 in PyTorch"
-WAYS = ("stock", "safe, reject", "safe, propagate")
+WAYS = ("stock", "safe_arm, reject", "safe_arm, propagate")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _row(target: Target, way: str, out: Path, graphs: dict[bool, GraphModule]) -
     def lower(
         spec: Any, stock_class: Callable[[Any], Any], verify: bool = True
     ) -> tuple[EdgeProgramManager, float, bool]:
-        policy = way.removeprefix("safe, ")
+        policy = way.removeprefix("safe_arm, ")
         partitioner = stock_class(spec) if stock else SafeArmPartitioner(spec, non_fuseable=policy, verify=verify)
         exported, config = torch.export.export(graph, (noisy,)), EdgeCompileConfig(_check_ir_validity=False)
         start = time.perf_counter()

@@ -73,7 +73,7 @@ def conclusion(references: list[Row], rows: list[Row]) -> str:
         first = "Stock ExecuTorch exports this U-Net right"
     if any(row.crash or row.wrong for row in rows if row.way != WAYS[0]):
         return f"{first}; safe_arm does not export it right either: a bug in safe_arm, please report it."
-    shares = " or ".join(f"{row.macs:.0%} ({row.way.removeprefix('safe, ')})" for row in safe)
+    shares = " or ".join(f"{row.macs:.0%} ({row.way.removeprefix('safe_arm, ')})" for row in safe)
     how = "to the bit"
     if any(row.codes for row in safe):
         how = "but for values in the middle between two codes, which may go to either"
