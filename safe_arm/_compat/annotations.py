@@ -106,6 +106,14 @@ def plain_spec(spec: object) -> QuantizationSpec | None:
     return place_of(spec)[1]
 
 
+def int8_spec(spec: object) -> QuantizationSpec | None:
+    """Return the plain specification that one is, or refers to, if it is of int8 and not dynamic; else None."""
+    plain = plain_spec(spec)
+    if plain is None or plain.is_dynamic:
+        return None
+    return plain if plain.dtype == torch.int8 else None
+
+
 def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
     """Return the last place that a specification refers to, None if it is plain, and the plain one that is there."""
     seen: list[EdgeOrNode] = []

@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import tensor_of
@@ -224,10 +224,7 @@ def _size_in(reader: Node, value: object, largest: dict[Node, int]) -> int:
 def is_int8(value: object, reader: Node) -> bool:
     """Tell whether a node reads a value as int8."""
     specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
-    spec = plain_spec(specs.get(value))
-    if spec is None or spec.is_dynamic:
-        return False
-    return spec.dtype == torch.int8
+    return int8_spec(specs.get(value)) is not None
 
 
 def _takes(

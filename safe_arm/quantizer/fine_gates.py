@@ -1,4 +1,4 @@
-"""What a recurrent cell computes between its layers and its gates has 16 bits."""
+"""Recurrent cells keep 16 bits between their layers and their gates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.factory_operators import is_factory
 from safe_arm.quantizer.graph_edits import MOVES, moved_from, static_sizes
@@ -145,10 +145,8 @@ def _is_of_int8(node: Node) -> bool:
     annotation = node.meta.get(Q_ANNOTATION_KEY)
     if annotation is None:
         return False
-    spec = plain_spec(annotation.output_qspec)
-    if spec is None or spec.is_dynamic:
-        return False
-    if spec.dtype != torch.int8:
+    spec = int8_spec(annotation.output_qspec)
+    if spec is None:
         return False
     constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
     if constructor is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
 
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
@@ -19,12 +18,7 @@ def shared_spec(node: Node) -> QuantizationSpec | None:
         return None
     if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
         return None
-    spec = plain_spec(annotation.output_qspec)
-    if spec is None or spec.is_dynamic:
-        return None
-    if spec.dtype != torch.int8:
-        return None
-    return spec
+    return int8_spec(annotation.output_qspec)
 
 
 def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> None:

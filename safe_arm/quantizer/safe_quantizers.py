@@ -328,7 +328,7 @@ class _SafeRules(CheckedSettings):
         spell_out_activations(model)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         convolve_pools(model, in_steps=self._is_ethos_u)
-        # By Vela's estimate an Ethos-U takes up to twice as long for it.
+        # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
             refine_gates(model)
         for step in _KEPT_FINE:

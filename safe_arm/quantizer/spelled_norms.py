@@ -63,17 +63,12 @@ def _trained_instance_norm(
     x: Node,
     weight: Node | None,
     bias: Node | None,
-    seen_mean: Node | None,
-    seen_variance: Node | None,
-    is_of_instance: bool,
-    momentum: float,
-    eps: float,
-    *more: Any,
+    *how: Any,
 ) -> Node | None:
     """Write a norm with factors as one of groups of one channel, whose factors stock's folding leaves parameters."""
-    arguments = (seen_mean, seen_variance, is_of_instance, momentum, eps, *more)
+    seen_mean, _, is_of_instance, _, eps, *_ = how
     if weight is None or not is_of_instance or seen_mean is not None:
-        return _instance_norm(write, x, weight, bias, *arguments)
+        return _instance_norm(write, x, weight, bias, *how)
     channels = tensor_of(x).shape[1]  # type: ignore[union-attr]
     return write(_ATEN.group_norm.default, x, channels, weight, bias, eps)
 

@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
 from safe_arm.quantizer.exact_products import is_centred
 from safe_arm.quantizer.graph_edits import tensor_of
 
@@ -190,9 +190,4 @@ def _is_of_int8(node: Node) -> bool:
     annotation = node.meta.get(Q_ANNOTATION_KEY)
     if annotation is not None:
         specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
-    return all(map(_is_int8, specs))
-
-
-def _is_int8(spec: object) -> bool:
-    plain = plain_spec(spec)
-    return plain is not None and plain.dtype == torch.int8 and not plain.is_dynamic
+    return all(map(int8_spec, specs))
