@@ -109,8 +109,9 @@ def proven(
 ) -> GraphModule:
     """Transform a float graph, and show that what comes of it computes the net.
 
-    Where it does not, the culprit is left out: a batch norm is not folded, a step or pass not run, or an operator held
-    out of all passes, which stays float then. If nothing can be blamed, the graph stays as exported.
+    Where it does not, or where a step raises, the culprit is left out: a batch norm is not folded, a step or pass not
+    run, or an operator held out of all passes, which stays float then. If nothing can be blamed, the graph stays as
+    exported.
 
     Args:
         model: the graph, its batch norms folded where they are.
@@ -121,12 +122,25 @@ def proven(
         ledger: where to note what is left out.
     """
     noted = Ledger()
-    transformed = transform(model, Without(), noted)
-    mismatch = trials.difference(transformed)
-    if mismatch:
-        transformed, noted = _RemedySearch(transform, net, trials).find(mismatch, steps)
+    transformed = attempted(transform, model, Without(), noted)
+    changes = ""
+    if isinstance(transformed, Caught):
+        changes = f"ends in {transformed.reason}"
+        steps = _raising_first(transformed, steps)
+    else:
+        mismatch = trials.difference(transformed)
+        if mismatch:
+            changes = f"changes what the net computes: {mismatch}"
+    if changes or isinstance(transformed, Caught):
+        transformed, noted = _RemedySearch(transform, net, trials).find(changes, steps)
     ledger.take(noted)
     return transformed
+
+
+def _raising_first(caught: Caught, steps: Sequence[str]) -> list[str]:
+    """Return the names of steps, those first in which something was raised."""
+    raising = [frame.f_code.co_name for frame in caught.frames]
+    return sorted(steps, key=lambda step: step not in raising)
 
 
 #: A transformed graph that computes the net, and what it took.
@@ -144,14 +158,13 @@ class _RemedySearch:
         self._trials = trials
         self._left = ATTEMPTS
 
-    def find(self, mismatch: str, steps: Sequence[str]) -> _Remedy:
+    def find(self, changes: str, steps: Sequence[str]) -> _Remedy:
         """Return a transformed graph that computes the net, and what it took.
 
         Args:
-            mismatch: how the transformed graph differs.
-            steps: names of the steps of ours.
+            changes: what the transform does wrong.
+            steps: names of the steps of ours, the likeliest first.
         """
-        changes = f"changes what the net computes: {mismatch}"
         culprit, changed = self._blamed()
         remedy = (
             self._without_folds(changes)

@@ -34,6 +34,8 @@ def _index_add(
     places = values.of(index)
     if places is None or places.dim() != 1:
         return None
+    if not x.meta["val"].dim():
+        return None
     picked = _picked(places, x.meta["val"].shape[dim])
     if picked is None:
         return None

@@ -16,6 +16,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
+from safe_arm.quantizer import safe_quantizers
 from safe_arm.quantizer.float_proof import _RemedySearch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
@@ -57,6 +58,22 @@ def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypat
         assert any("changes what the net computes" in reason for reason in reasons)
         # While passes run, a state comes from outside, and the graph cannot be called as the net can.
         assert any(name in reason for reason in reasons) or fault.id == "state-not-written"
+
+
+def test_a_step_that_raises_is_named_and_left_out(monkeypatch):
+    def spell_out_with_constants(model):
+        model.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)[0].target = torch.ops.aten.neg
+        raise IndexError("too far")
+
+    steps = []
+    for step in safe_quantizers._BEFORE_PASSES:
+        is_replaced = step.__name__ == spell_out_with_constants.__name__
+        steps.append(spell_out_with_constants if is_replaced else step)
+    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", steps)
+    made = quantizer_of(SafeTOSAQuantizer)
+    assert computes(CLAMPED, made.transform_for_annotation(exported(CLAMPED)))
+    (left,) = made.left_float
+    assert left.reason == "spell_out_with_constants is left out, for it ends in IndexError: too far"
 
 
 @pytest.mark.parametrize("name", faults.IN_FOLDING)

@@ -62,5 +62,6 @@ class TestScatters(Rewriting):
         "two indices": lambda m, x, k: x.index_put((places(), places()), x[:, 0], accumulate=True),
         "a mean with what was there": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean"),
         "maxima": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "amax"),
+        "a number": lambda m, x, k: x[0, 0].index_add(0, torch.tensor([0]), x[1, 1]),
         "many places": lambda m, x, k: torch.zeros(1 << 18, 8).index_add(0, places(), x),
     }
