@@ -76,6 +76,22 @@ def annotate(
     return model
 
 
+def change(
+    model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]], ledger: Ledger
+) -> None:
+    """Let steps change a graph and its annotations; one that raises ends there.
+
+    Args:
+        model: an annotated graph; changed in place. What a step has changed before it raises stays.
+        steps: they keep what the graph computes with each change.
+        ledger: where to note which step ends early, and why.
+    """
+    for step in steps:
+        result = attempted(step, model)
+        if isinstance(result, Caught):
+            _leave_out(step, result.reason, ledger)
+
+
 def refine(
     model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]], ledger: Ledger
 ) -> None:
@@ -95,8 +111,14 @@ def refine(
         failure = _failure(model, (step,))
         if failure:
             _restore(before)
-            name = step.__name__.lstrip("_")
-            ledger.add("annotate", f"{name} is left out: {failure}")
+            _leave_out(step, failure, ledger)
+
+
+def _leave_out(
+    step: Callable[[GraphModule], Any], failure: str, ledger: Ledger
+) -> None:
+    name = step.__name__.lstrip("_")
+    ledger.add("annotate", f"{name} is left out: {failure}")
 
 
 def _failure(model: GraphModule, steps: Sequence[Callable[[GraphModule], Any]]) -> str:

@@ -74,10 +74,7 @@ from safe_arm.quantizer.mean_domains import (
 )
 from safe_arm.quantizer.mirrored_domains import mirror_domains
 from safe_arm.quantizer.moved_domains import keep_moved_domains
-from safe_arm.quantizer.named_operators import (
-    complete_names,
-    record_names,
-)
+from safe_arm.quantizer.named_operators import complete_names, record_names
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
@@ -325,20 +322,23 @@ class _SafeRules(CheckedSettings):
         A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
         warning list these nodes.
         """
-        spell_out_activations(model)
-        model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
-        convolve_pools(model, in_steps=self._is_ethos_u)
+        ledger = self._ledger
+        contained_annotation.change(model, (spell_out_activations,), ledger)
+        model = contained_annotation.annotate(model, self._stock_annotate, ledger)
+        changes = [self._convolve_pools, *_KEPT_FINE]
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
-            refine_gates(model)
-        for step in _KEPT_FINE:
-            step(model)
+            changes.insert(1, refine_gates)
+        contained_annotation.change(model, changes, ledger)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
-        contained_annotation.refine(model, steps, self._ledger)
+        contained_annotation.refine(model, steps, ledger)
         if self._trains:
             write_folds(model)
-        self._ledger.warn()
+        ledger.warn()
         return model
+
+    def _convolve_pools(self, model: GraphModule) -> None:
+        convolve_pools(model, in_steps=self._is_ethos_u)
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))

@@ -16,6 +16,7 @@ from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
+from safe_arm.quantizer import safe_quantizers
 from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, refine, unobservable, unshareable
 from safe_arm.quantizer.left_float import Ledger
 
@@ -279,3 +280,22 @@ def test_a_step_of_ours_that_fails_is_left_out_and_the_others_are_not(bad, why):
     assert annotations(model) == annotations(other)
     (left,) = ledger
     assert left.reason.startswith(f"{bad.__name__} is left out: {why}")
+
+
+def a_step_that_ends(model):
+    raise KeyError("relu")
+
+
+def test_a_step_of_ours_that_raises_does_not_end_the_export(monkeypatch):
+    rule = Lambda(lambda m, x: torch.relu(x).sin())
+    monkeypatch.setattr(safe_quantizers, "_KEPT_FINE", (a_step_that_ends, a_step_that_forgets_the_sine))
+    quantizer = quantizer_of(SafeTOSAQuantizer)
+    with pytest.warns(UserWarning, match="a_step_that_ends is left out: KeyError: 'relu'"):
+        model = annotated(rule, quantizer, ramp())
+    (left,) = quantizer.left_float
+    assert left.reason == "a_step_that_ends is left out: KeyError: 'relu'"
+    # The step behind it is taken, and the rest is annotated.
+    (relu,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+    (sine,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    assert Q_ANNOTATION_KEY in relu.meta
+    assert Q_ANNOTATION_KEY not in sine.meta
