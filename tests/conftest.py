@@ -1,4 +1,5 @@
 import gc
+import logging
 import os
 import re
 import sys
@@ -66,7 +67,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_finish():
     """What the modules imported stays: leave it out of garbage collection, and collect less often than by default.
 
-    The versions of what is installed stay, too: half the partitioners and quantisers ask for them.
+    The versions of what is installed stay, too: half the partitioners and quantisers ask for them. Pytest would capture
+    torch's trace, for which each export then formats its stack.
     """
     gc.collect()
     gc.freeze()
@@ -74,8 +76,10 @@ def pytest_collection_finish():
     versions.version = cache(versions.version)
     if "torch" in sys.modules:
         from operator_tables import filled_quickly
+        from torch._logging import _internal
 
         filled_quickly()
+        _internal.trace_log = logging.Logger("untraced")
     if "safe_arm.quantizer.safe_quantizers" in sys.modules:
         import index_arithmetic
 
