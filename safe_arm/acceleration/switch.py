@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from safe_arm.acceleration import (
     decompositions,
@@ -17,6 +17,7 @@ from safe_arm.acceleration import (
     idle_passes,
     late_code,
     long_constants,
+    old_objects,
     provenance,
 )
 
@@ -41,6 +42,7 @@ def generating() -> Iterator[None]:
         idle_passes.skipped(),
         late_code.late(),
         long_constants.whole(),
+        _old_objects_left_alone(),
         provenance.shared(),
     ):
         yield
@@ -54,6 +56,7 @@ def cutting() -> Iterator[None]:
         fake_values.remembered(),
         late_code.late(),
         long_constants.whole(),
+        _old_objects_left_alone(),
     ):
         yield
 
@@ -65,5 +68,10 @@ def running_passes() -> Iterator[None]:
         fake_values.remembered(),
         late_code.late(),
         long_constants.whole(),
+        _old_objects_left_alone(),
     ):
         yield
+
+
+def _old_objects_left_alone() -> AbstractContextManager[None]:
+    return old_objects.left_alone() if is_on() else nullcontext()

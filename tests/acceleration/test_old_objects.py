@@ -1,0 +1,68 @@
+"""What lived before a step is left out of garbage collection until it ends; what the step makes is not."""
+
+import gc
+import weakref
+
+import pytest
+
+from safe_arm.acceleration import old_objects, switch
+
+
+class Circle:
+    """Refers to itself, so that only the collector can take it."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def circle():
+    return weakref.ref(Circle())
+
+
+@pytest.fixture
+def thawed():
+    """The test session keeps its modules out of collections, as a server does before it forks."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+STEPS = pytest.mark.parametrize("step", [switch.generating, switch.cutting, switch.running_passes])
+
+
+@STEPS
+def test_only_what_a_step_makes_is_collected_while_it_runs(thawed, step):
+    before = circle()
+    with step():
+        during = circle()
+        gc.collect()
+        assert during() is None
+        assert before() is not None
+    gc.collect()
+    assert before() is None
+
+
+@STEPS
+def test_off_it_collects_all(thawed, step, monkeypatch):
+    monkeypatch.setenv(switch.SWITCH, "0")
+    before = circle()
+    with step():
+        gc.collect()
+    assert before() is None
+
+
+def test_a_step_inside_and_an_error_leave_nothing_behind(thawed):
+    with pytest.raises(KeyError), old_objects.left_alone():
+        with old_objects.left_alone():
+            pass
+        assert gc.get_freeze_count()
+        raise KeyError
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_user_keeps_from_it_stays(thawed):
+    gc.freeze()
+    kept = gc.get_freeze_count()
+    with old_objects.left_alone():
+        pass
+    assert gc.get_freeze_count() == kept
