@@ -9,15 +9,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Keep the garbage collection from objects that live already, while the block runs.
+    """Keep the garbage collection from objects that live already, while the block runs; blocks are not nested.
 
-    This has no effect where the process keeps some from it already: they could not be told apart afterwards.
+    This has no effect where the process kept some from it before: they could not be told apart afterwards.
     """
-    if gc.get_freeze_count():
+    if _some_are():
         yield
         return
     gc.freeze()
@@ -25,3 +26,9 @@ def left_alone() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@cache
+def _some_are() -> bool:
+    """Tell whether the process keeps objects from the collector itself; asked once, because it counts them all."""
+    return gc.get_freeze_count() > 0

@@ -68,7 +68,6 @@ def running_passes() -> Iterator[None]:
         fake_values.remembered(),
         late_code.late(),
         long_constants.whole(),
-        _old_objects_left_alone(),
     ):
         yield
 
