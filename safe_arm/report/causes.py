@@ -26,6 +26,8 @@ _BY_STAGE = {
 }
 _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
+#: ``to_edge_transform_and_lower`` asks the partitioner, which wants linear layers whole.
+_LINEAR_TAKEN_APART = "aten::addmm"
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
@@ -191,7 +193,7 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.left_float:
         return _advice_for_float(verdict.left_float)
     if verdict.stage == "stock":
-        return _advice_for_target(report, text)
+        return _advice_for_target(report, text, verdict.op)
     script = _SCRIPT
     if verdict.repro:
         script = f"python {verdict.repro}"
@@ -209,10 +211,12 @@ def _advice_for_float(reason: str) -> str:
     return f"write it in another way, so that it can be quantised: {plain_left_float(reason)}"
 
 
-def _advice_for_target(report: Report, text: str) -> str:
+def _advice_for_target(report: Report, text: str, operator: str) -> str:
     """Return the advice for an operator that a check of the stock partitioner's refuses."""
     is_ethos_u = report.subject.target.startswith("ethos-u")
     on_cpu = _ON_CORTEX_M if is_ethos_u else _ON_CPU
+    if operator == _LINEAR_TAKEN_APART:
+        return f"lower with to_edge_transform_and_lower, since to_edge takes linear layers apart, or {on_cpu}"
     if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":
         return f"write it with other operators, or {on_cpu}"
     advice = (
