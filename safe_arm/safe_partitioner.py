@@ -25,12 +25,10 @@ from safe_arm._compat.stock_reasons import StockReasons, guarded
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import (
     EthosUCompileSpec,
-    EthosUPartitioner,
     PartitionResult,
     TosaCompileSpec,
     TOSAPartitioner,
     VgfCompileSpec,
-    VgfPartitioner,
     WhyNoPartitionReporter,
 )
 from safe_arm.core.doubts import doubts
@@ -62,6 +60,7 @@ from safe_arm.partitioner.stock_checks import (
     ContainedChecks,
     RefusedByPlan,
 )
+from safe_arm.partitioner.stock_classes import own_class, with_stock_class
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.passes.manager import (
     CORRECTIONS,
@@ -81,10 +80,6 @@ from safe_arm.verification.samples import finite
 VERIFY_BUDGET = 3_000_000_000
 #: Default device of ``verify``.
 DEFAULT_DEVICE = "reference-model"
-
-
-class _PlainTOSAPartitioner(TOSAPartitioner):
-    """The stock TOSA partitioner, told apart from its VGF and Ethos-U subclasses."""
 
 
 class SafeArmPartitioner(TOSAPartitioner):
@@ -155,7 +150,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         min_macs: int = 0,
         listener: Listener | None = None,
     ) -> None:
-        self._take_stock_class(compile_spec)
+        self.__class__ = with_stock_class(type(self), compile_spec)  # type: ignore[assignment]
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
         _check_numbers(tool_time_limit, min_macs)
@@ -193,10 +188,9 @@ class SafeArmPartitioner(TOSAPartitioner):
             marked = [*spec.compile_specs, marker(switched_on)]
             self.delegation_spec = type(spec)(spec.backend_id, marked)
 
-    def _take_stock_class(self, compile_spec: object) -> None:
-        """Become an instance of the stock class that belongs to a compile spec as well."""
-        if _stock_class(type(self)) is None:
-            self.__class__ = _with_stock_class(type(self), compile_spec)  # type: ignore[assignment]
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {**self.__dict__, "_program": None}
+        return _restored, (own_class(type(self)), self.compile_spec), state
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         """Tag the operators of each delegate, and record why the others are not delegated.
@@ -449,40 +443,10 @@ def _device(name: str, verify: bool | None, preflight: bool) -> Device | None:
         return None
 
 
-_STOCK_CLASS_OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
-    (VgfCompileSpec, VgfPartitioner),
-    (EthosUCompileSpec, EthosUPartitioner),
-    (TosaCompileSpec, _PlainTOSAPartitioner),
-)
-
-
-def _stock_class(cls: type) -> type[TOSAPartitioner] | None:
-    """Return the stock class, of those of the compile specs, that a class inherits from; None if there is none."""
-    for _, stock in _STOCK_CLASS_OF_SPEC:
-        if issubclass(cls, stock):
-            return stock
-    return None
-
-
-def _with_stock_class(
+def _restored(
     cls: type[SafeArmPartitioner], compile_spec: object
-) -> type[SafeArmPartitioner]:
-    """Return ``cls``, or the user's subclass of it, joined with the stock partitioner of a compile spec."""
-    for spec_class, stock in _STOCK_CLASS_OF_SPEC:
-        if isinstance(compile_spec, spec_class):
-            return _joined(cls, stock)
-    accepted = [spec_class.__name__ for spec_class, _ in _STOCK_CLASS_OF_SPEC]
-    raise one_of("compile spec", type(compile_spec).__name__, accepted)
-
-
-_joined_classes: dict[tuple[type, type], type] = {}
-
-
-def _joined(
-    cls: type[SafeArmPartitioner], stock: type[TOSAPartitioner]
-) -> type[SafeArmPartitioner]:
-    key = (cls, stock)
-    if key not in _joined_classes:
-        members = {"__doc__": cls.__doc__, "__module__": cls.__module__}
-        _joined_classes[key] = type(cls.__name__, (cls, stock), members)
-    return _joined_classes[key]
+) -> SafeArmPartitioner:
+    """Return a partitioner without attributes, for ``pickle`` and ``copy`` to fill."""
+    seams.install()
+    joined_class = with_stock_class(cls, compile_spec)
+    return joined_class.__new__(joined_class)
