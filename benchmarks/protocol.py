@@ -24,6 +24,7 @@ from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DemotionWarning
+from safe_arm.verification.model_process import end_idle
 
 # A lowering that lost its delegates would be very fast.
 warnings.simplefilter("error", DemotionWarning)
@@ -50,7 +51,11 @@ class Paired:
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process so far, and of the children it had: the reference model runs in one."""
+    """CPU seconds of this process so far, and of the children it had: the reference model runs in one.
+
+    That one is ended, because what a child used counts when it has ended; the next proof starts another.
+    """
+    end_idle()
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 

@@ -7,7 +7,7 @@ from lowering import codes_apart, lower, lower_safely, tosa
 from silent_bugs import MIXED, SILENT_BUGS
 
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm.verification.reference_model import ReferenceModelError
+from safe_arm.verification.model_server import ReferenceModelError
 
 #: One of each kind, in one profile; the rest is for `make test-proof`.
 SHORT = {"S1-conv2d-relu-cat", "S1-linear-relu-where"}

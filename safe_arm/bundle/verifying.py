@@ -36,7 +36,7 @@ from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
 from safe_arm.verification import vulkan_device
 from safe_arm.verification.model_process import ModelProcess
-from safe_arm.verification.reference_model import require_reference_model
+from safe_arm.verification.model_server import require_reference_model
 
 Outcome = Literal["passed", "failed", "not run", "recorded"]
 #: The delegates of a program, each as the proof has it and as the program file has it.

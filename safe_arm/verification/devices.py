@@ -10,6 +10,7 @@ from safe_arm.core.errors import one_of
 from safe_arm.verification import reference_model, vulkan_device
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.model_process import ModelProcess
+from safe_arm.verification.model_server import require_reference_model
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Device:
 
 DEVICES: dict[str, Device] = {
     "reference-model": Device(
-        reference_model.run_tosa, ModelProcess, reference_model.require_reference_model
+        reference_model.run_tosa, ModelProcess, require_reference_model
     ),
     "vulkan": Device(
         vulkan_device.run_tosa,

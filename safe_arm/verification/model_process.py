@@ -1,50 +1,50 @@
-"""Run the TOSA reference model in a child process, so that a crash or a hang cannot end the export."""
+"""Run the TOSA reference model in a process of its own, so that a crash or a hang cannot end the export.
+
+The process is a new one, not a copy of this: it has no threads and little memory, and is there for the next proof too.
+"""
 
 from __future__ import annotations
 
-import faulthandler
-import gc
-import multiprocessing
+import atexit
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+import tempfile
+from multiprocessing import Pipe
 
 import torch
 from torch import Tensor
 
 from safe_arm.core.errors import SafeArmError
-from safe_arm.core.stdio import flush_everything
-from safe_arm.verification.reference_model import (
+from safe_arm.verification.model_server import (
     Array,
+    NoResultError,
     ReferenceModelError,
-    arrays_of,
     require_reference_model,
-    run_arrays,
-    run_tosa,
 )
+from safe_arm.verification.reference_model import arrays_of, run_tosa
 from safe_arm.verification.stdout_filter import serializer_warnings_are_shown
 from safe_arm.verification.tiny_graph import SHAPE, tiny_graph
 
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkProcess
-
-
+#: What the process runs. Its arguments are its end of a pipe, and where this process finds its modules.
+PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from safe_arm.verification import model_server; "
+    "model_server.serve(int(sys.argv[1]))"
+)
 #: Signals that others send: the system when memory is short, or a user.
 _FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-
-
-class NoResultError(SafeArmError):
-    """The reference model gave no result, which says nothing about the delegate."""
+#: Seconds until a process that was started has loaded what it needs.
+_START = 60
+#: Seconds until a process that waits says so.
+_REPLY = 5
 
 
 class ModelProcess:
-    """A child process that runs TOSA graphs; it is forked for the first graph, and again after a graph that ended it.
+    """Another process that runs TOSA graphs; it is started for the first graph, and again after a graph that ended it.
 
-    It is a context manager. Where forking a process with threads in it is not safe, the model runs in this process.
+    It is a context manager. Where no such process can be started, the model runs in this one.
 
     Args:
         seconds: that one run may take.
@@ -52,15 +52,16 @@ class ModelProcess:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._child: ForkProcess | None = None
-        self._pipe: Connection | None = None
-        self._sent = b""
+        self._server: _Server | None = None
 
     def __enter__(self) -> ModelProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        server = self._server
+        self._server = None
+        if server is not None:
+            _keep(server)
 
     def __call__(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Tensor]:
         """Run one TOSA flatbuffer.
@@ -75,7 +76,7 @@ class ModelProcess:
             NoResultError: it crashes on any graph, was killed, ran out of memory or did not finish.
             UsageError: tosa-tools is not installed.
         """
-        if not sys.platform.startswith("linux"):
+        if not _can_be_started():
             return run_tosa(flatbuffer, inputs)
         try:
             result = self._answer(flatbuffer, inputs)
@@ -91,21 +92,11 @@ class ModelProcess:
     def _answer(
         self, flatbuffer: bytes, inputs: list[Tensor]
     ) -> list[Array] | SafeArmError:
-        if self._pipe is None:
+        if self._server is None:
             require_reference_model()
-            fork = multiprocessing.get_context("fork")
-            self._pipe, theirs = fork.Pipe()
-            self._child = fork.Process(
-                target=_serve, args=(theirs, self._pipe), daemon=True
-            )
-            with _children_allowed():
-                self._child.start()
-            theirs.close()
-        # A delegate is run several times; its graph, with the weights in it, crosses once.
-        same, self._sent = flatbuffer == self._sent, flatbuffer
-        self._pipe.send((None if same else flatbuffer, arrays_of(inputs)))
-        if self._pipe.poll(self._seconds):
-            answer: list[Array] | SafeArmError = self._pipe.recv()
+            self._server = _kept() or _Server(_command())
+        answer = self._server.answer(flatbuffer, arrays_of(inputs), self._seconds)
+        if answer is not None:
             return answer
         self._end()
         return NoResultError(
@@ -113,7 +104,7 @@ class ModelProcess:
         )
 
     def _crash(self) -> SafeArmError:
-        """Say how the child ended; if the delegate did that, a model in a new child works, and this is its verdict."""
+        """Say how the process ended; if the delegate did that, a new one works, and this is the model's verdict."""
         status = self._end()
         if status is None:
             return NoResultError("the TOSA reference model was not started")
@@ -136,71 +127,130 @@ class ModelProcess:
             return False
 
     def _end(self) -> int | None:
-        """End the child, if there is one, and return its status, which is negative for a signal."""
-        child = self._child
-        pipe = self._pipe
-        self._child = None
-        self._pipe = None
-        self._sent = b""
-        if child is None or pipe is None:
+        """End the process, if there is one, and return its status, which is negative for a signal."""
+        server = self._server
+        self._server = None
+        if server is None:
             return None
-        pipe.close()
-        child.join(0.2)
-        if child.exitcode is None:
-            child.kill()
-            child.join()
-        status = child.exitcode
-        child.close()
-        return status
+        return server.end()
 
 
-@contextmanager
-def _children_allowed() -> Iterator[None]:
-    """Let a daemonic process have a child too, as workers of pools and clusters are; ours ends with its pipe."""
-    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    daemonic = config.pop("daemon", None)
-    try:
-        yield
-    finally:
-        if daemonic is not None:
-            config["daemon"] = daemonic
+class _Server:
+    """A process that runs the model, and this end of the pipe to it.
 
+    Args:
+        command: its program and arguments.
+    """
 
-def _serve(pipe: Connection, of_parent: Connection) -> None:
-    """Run in the child what comes through the pipe until nobody holds its other end."""
-    of_parent.close()
-    # An interrupt is the parent's to act on; it ends this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.disable()  # The parent says how it ended.
-    # Where the model asserts, it runs gdb if it finds it, which takes minutes.
-    os.environ["PATH"] = os.devnull
-    gc.freeze()
-    gc.disable()  # It would write to every page that is shared with the parent.
-    if not serializer_warnings_are_shown():
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-    flatbuffer = b""
-    while True:
-        try:
-            new_flatbuffer, arrays = pipe.recv()
-        except EOFError:
-            return
-        if new_flatbuffer is not None:
-            flatbuffer = new_flatbuffer
-        result = _result(flatbuffer, arrays)
-        flush_everything()  # What C printed; this process is ended without.
-        pipe.send(result)
-
-
-def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmError:
-    try:
-        return run_arrays(flatbuffer, arrays)
-    except SafeArmError as error:
-        return error
-    except MemoryError:
-        return NoResultError("the TOSA reference model runs out of memory")
-    except Exception as error:  # Of any class, which may not cross.
-        return NoResultError(
-            f"the TOSA reference model fails: {type(error).__name__}: {error}"
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self.command = command
+        self.is_shown = serializer_warnings_are_shown()
+        self.owner = os.getpid()
+        self.pipe, theirs = Pipe()
+        output = None if self.is_shown else subprocess.DEVNULL
+        program, *paths = command
+        self.process = subprocess.Popen(
+            (sys.executable, "-c", program, str(theirs.fileno()), *paths),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(theirs.fileno(),),
+            # The model multiplies no matrices with numpy, which would start a thread for each core.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
+        theirs.close()
+        self._sent = b""
+
+    def answer(
+        self, flatbuffer: bytes, arrays: list[Array], seconds: float
+    ) -> list[Array] | SafeArmError | None:
+        """Return the outputs of a graph, or the error that it ends with; None if it takes too long.
+
+        Raises:
+            EOFError, OSError: the process has ended.
+        """
+        if not self._sent:
+            self.pipe.send(None)
+            if not self.pipe.poll(_START):
+                return None
+            self.pipe.recv()
+        # A delegate is run several times; its graph, with the weights in it, crosses once.
+        is_new = flatbuffer != self._sent
+        self._sent = flatbuffer
+        graph = flatbuffer if is_new else None
+        self.pipe.send((graph, arrays, tempfile.gettempdir()))
+        if not self.pipe.poll(seconds):
+            return None
+        answer: list[Array] | SafeArmError = self.pipe.recv()
+        return answer
+
+    def is_alike(self) -> bool:
+        """Tell whether the process is like one that would be started now."""
+        if self.is_shown != serializer_warnings_are_shown():
+            return False
+        return self.command == _command()
+
+    def waits(self) -> bool:
+        """Tell whether the process waits for the next graph."""
+        try:
+            self.pipe.send(None)
+            if not self.pipe.poll(_REPLY):
+                return False
+            return self.pipe.recv() is None
+        except (EOFError, OSError):
+            return False
+
+    def end(self) -> int:
+        """End the process and return its status."""
+        self.pipe.close()
+        try:
+            return self.process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+#: The process of the last proof, if nobody uses it; it ends by itself when nothing comes for a minute.
+_idle: list[_Server] = []
+
+
+def _keep(server: _Server) -> None:
+    """Keep a process for the next proof, or end it if there is one."""
+    if _idle:
+        server.end()
+    else:
+        _idle.append(server)
+
+
+def _kept() -> _Server | None:
+    """Return the process that is kept, if it still waits and is like one that would be started now."""
+    try:
+        server = _idle.pop()
+    except IndexError:
+        return None
+    if server.owner != os.getpid():  # This process was forked since.
+        return None
+    if server.is_alike() and server.waits():
+        return server
+    server.end()
+    return None
+
+
+@atexit.register
+def end_idle() -> None:
+    """End the process that is kept, if there is one."""
+    for server in _idle:
+        if server.owner == os.getpid():
+            server.end()
+    _idle.clear()
+
+
+def _command() -> tuple[str, ...]:
+    return (PROGRAM, *sys.path)
+
+
+def _can_be_started() -> bool:
+    """Tell whether another Python can be started that inherits a pipe."""
+    if sys.platform == "win32" or getattr(sys, "frozen", False):
+        return False
+    return bool(sys.executable)

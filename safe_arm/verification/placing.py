@@ -22,7 +22,7 @@ from safe_arm.verification import taps
 from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promised, run
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.reference_model import ReferenceModelError
+from safe_arm.verification.model_server import ReferenceModelError
 from safe_arm.verification.tolerances import tolerance
 
 #: A value with more axes longer than 1 is looked for in its own layout only.

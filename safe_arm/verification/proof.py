@@ -30,9 +30,10 @@ from safe_arm.verification.evaluation import (
     has_control_flow,
 )
 from safe_arm.verification.judging import Culprit
+from safe_arm.verification.model_server import ReferenceModelError
 from safe_arm.verification.output_differences import OutputDifferences, Unit
 from safe_arm.verification.placing import Places, Tapped, run_tapped
-from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
 #: A delegate of static sizes, and the inputs to run it on.

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.export import ExportedProgram
 
-from safe_arm._compat.tested_releases import TESTED
-from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.verification.delegate import run
 from safe_arm.verification.lowered import delegate_of, run_with
+from safe_arm.verification.model_server import Array, run_arrays
 from safe_arm.verification.stdout_filter import serializer_warnings_hidden
-
-#: A numpy array of any dtype.
-Array: TypeAlias = npt.NDArray[Any]
-
-
-class ReferenceModelError(SafeArmError):
-    """The reference model rejects a TOSA graph."""
 
 
 def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -50,52 +35,6 @@ def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
         array = np.ascontiguousarray(tensor.detach().numpy())
         arrays.append(array.view(np.int8) if array.dtype == np.uint8 else array)
     return arrays
-
-
-def run_arrays(flatbuffer: bytes, arrays: list[Array]) -> list[Array]:
-    """Run one TOSA flatbuffer, as ``run_tosa`` does, on arrays; it may print to stdout."""
-    model = require_reference_model()
-    with tempfile.TemporaryDirectory() as directory:
-        log = Path(directory) / "log"
-        options = {
-            "verbosity": "LOW",
-            "initialize_variable_tensor_from_numpy": True,
-            "debug_filename": str(log),
-        }
-        try:
-            outputs, status = model.run(flatbuffer, arrays, **options)
-        except ValueError as error:
-            raise ReferenceModelError(
-                f"the TOSA reference model rejects this delegate: {_log_line(log)}"
-            ) from error
-        if status != model.GraphStatus.TOSA_VALID:
-            reason = f"{status.name}: {_log_line(log)}".removesuffix(": ")
-            raise ReferenceModelError(
-                f"the TOSA reference model rejects this delegate: {reason}"
-            )
-    return [np.array(array) for array in outputs]
-
-
-def require_reference_model() -> ModuleType:
-    """Return the reference model, which is a library.
-
-    Raises:
-        UsageError: it cannot be loaded; the message says what to install.
-    """
-    try:
-        import tosa_reference_model
-    except ImportError as error:
-        raise UsageError(
-            f"verification runs delegates in the TOSA reference model, which cannot be loaded ({error}); "
-            f"install it with: pip install 'tosa-tools{TESTED['tosa-tools']}'"
-        ) from error
-    return tosa_reference_model
-
-
-def _log_line(log: Path) -> str:
-    """Return what the model wrote about a failure, on one line, without where it is compiled from."""
-    text = log.read_text(errors="replace") if log.exists() else ""
-    return " ".join(re.sub(r"\w+ AT \S+ \w+\(\):", "", text).split())[:300]
 
 
 def run_lowered(

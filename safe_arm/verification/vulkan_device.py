@@ -20,7 +20,7 @@ from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.processes import run as run_process
 from safe_arm.verification.delegate import arranged, as_promised, run
 from safe_arm.verification.lowered import delegate_of
-from safe_arm.verification.reference_model import ReferenceModelError
+from safe_arm.verification.model_server import ReferenceModelError
 
 if TYPE_CHECKING:
     from executorch.exir.lowered_backend_module import LoweredBackendModule

@@ -28,11 +28,11 @@ from safe_arm.verification.distance import code_step, distance
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.evaluation import Evaluation, evaluated
 from safe_arm.verification.lowered import delegate_of, run_with
-from safe_arm.verification.placing import run_tapped
-from safe_arm.verification.reference_model import (
+from safe_arm.verification.model_server import (
     ReferenceModelError,
     require_reference_model,
 )
+from safe_arm.verification.placing import run_tapped
 from safe_arm.verification.samples import FIXED, finite, matching
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from safe_arm.core.programs import placeholder_values, user_outputs
 from safe_arm.verification.concrete_sizes import UnknownSizeError
 from safe_arm.verification.evaluation import Evaluation, EvaluationError, evaluated, quantised_constants
 from safe_arm.verification.lowered import delegate_of, run_with
-from safe_arm.verification.model_process import NoResultError
-from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
+from safe_arm.verification.model_server import NoResultError, ReferenceModelError
+from safe_arm.verification.reference_model import run_lowered
 from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table
 from tests.fuzz.building import Sample

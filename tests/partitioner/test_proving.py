@@ -17,7 +17,7 @@ from safe_arm._compat.upstream import TOSABackend
 from safe_arm.core.errors import DemotionError
 from safe_arm.partitioner import proving
 from safe_arm.partitioner.proving import Prover
-from safe_arm.verification import reference_model
+from safe_arm.verification.model_server import ReferenceModelError
 
 pytestmark = [
     pytest.mark.usefixtures("by_measurement_alone"),
@@ -100,7 +100,7 @@ def test_strict_stops_at_the_first_difference():
 
 
 def test_a_model_that_rejects_the_delegate_is_a_failed_proof(monkeypatch):
-    error = reference_model.ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
+    error = ReferenceModelError("the TOSA reference model rejects this delegate: TOSA_ERROR")
     prove, runner = proving.prove, raising(error)
     monkeypatch.setattr(proving, "prove", lambda delegate, samples, _, **how: prove(delegate, samples, runner, **how))
     _, _, report = proven(sigmoid)

@@ -10,7 +10,8 @@ from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.define_powers import DefinePowersPass
-from safe_arm.verification.reference_model import ReferenceModelError, run_lowered
+from safe_arm.verification.model_server import ReferenceModelError
+from safe_arm.verification.reference_model import run_lowered
 
 SPEC = "TOSA-1.0+FP"
 BELOW = torch.linspace(-3, 3, 61)

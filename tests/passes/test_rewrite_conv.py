@@ -8,7 +8,7 @@ from small import Lambda, image
 
 from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification.double import evaluate_in_double
-from safe_arm.verification.reference_model import ReferenceModelError
+from safe_arm.verification.model_server import ReferenceModelError
 
 WIDE = "TOSA-1.0+INT+int16"
 

@@ -32,7 +32,8 @@ from safe_arm.verification.delegate import run
 from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.lowered import delegate_of
-from safe_arm.verification.reference_model import run_arrays, run_tosa
+from safe_arm.verification.model_server import run_arrays
+from safe_arm.verification.reference_model import run_tosa
 
 Row = dict[str, str]
 #: Real outputs are compared with the model's own, relative to its largest: float32's and bfloat16's rounding.

@@ -1,13 +1,12 @@
-"""The reference model in a child process: its crash or endless loop costs the proof, not the export."""
+"""The reference model in a process of its own: its crash or endless loop costs the proof, not the export."""
 
 import multiprocessing
-import os
-import signal
+import subprocess
 import sys
-import time
 
 import pytest
 import torch
+from broken_model import break_model
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 
@@ -16,11 +15,13 @@ from safe_arm.core.errors import DemotionWarning
 from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification import model_process
 from safe_arm.verification.delegate import arranged
-from safe_arm.verification.model_process import ModelProcess, NoResultError
-from safe_arm.verification.reference_model import ReferenceModelError, run_arrays, run_tosa
+from safe_arm.verification.model_process import ModelProcess
+from safe_arm.verification.model_server import NoResultError, ReferenceModelError
+from safe_arm.verification.reference_model import run_tosa
+from safe_arm.verification.stdout_filter import serializer_warnings_shown
 from safe_arm.verification.stimuli import stimuli
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there the model runs in this process")
 
 
 @pytest.fixture
@@ -29,20 +30,73 @@ def inputs(delegate):
     return arranged(delegate.flatbuffer, delegate.program, first)
 
 
-def faulty(monkeypatch, fault):
-    """Have the model do something else in the child, which is forked with it."""
-    monkeypatch.setattr(model_process, "run_arrays", lambda *given: fault())
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that are started; none is kept from another test."""
+    model_process.end_idle()
+    monkeypatch.setattr(model_process, "_idle", [])
+    processes = []
+
+    def watched(*args, real=subprocess.Popen, **kwargs):
+        processes.append(real(*args, **kwargs))
+        return processes[-1]
+
+    monkeypatch.setattr(model_process.subprocess, "Popen", watched)
+    yield processes
+    model_process.end_idle()
 
 
-def test_it_gives_what_the_model_gives_here_and_one_child_runs_everything(delegate, inputs):
+def are_equal(actual, wanted):
+    return all(map(torch.equal, actual, wanted))
+
+
+def test_it_gives_what_the_model_gives_here_and_one_process_runs_everything(delegate, inputs, started):
     wanted = run_tosa(delegate.flatbuffer, inputs)
-    before = multiprocessing.active_children()
+    for _ in "ab":
+        with ModelProcess(60) as model:
+            for _ in "abc":
+                assert are_equal(model(delegate.flatbuffer, inputs), wanted)
+    (process,) = started
+    assert process.poll() is None
+
+
+def test_it_loads_no_torch(delegate, inputs, started, monkeypatch):
+    break_model(monkeypatch, "[model_server.np.array('torch' in sys.modules)]")
     with ModelProcess(60) as model:
-        assert multiprocessing.active_children() == before
-        for _ in range(3):
-            assert all(map(torch.equal, model(delegate.flatbuffer, inputs), wanted))
-            assert len(multiprocessing.active_children()) == len(before) + 1
-    assert multiprocessing.active_children() == before
+        assert model(delegate.flatbuffer, inputs) == [torch.tensor(False)]
+
+
+def test_two_at_a_time_have_each_their_own_and_one_is_kept(delegate, inputs, started):
+    with ModelProcess(60) as one, ModelProcess(60) as other:
+        one(delegate.flatbuffer, inputs)
+        other(delegate.flatbuffer, inputs)
+    assert sum(process.poll() is None for process in started) == 1
+    assert len(started) == 2
+
+
+def test_one_that_has_ended_or_is_unlike_what_is_asked_for_is_not_taken(delegate, inputs, started):
+    wanted = run_tosa(delegate.flatbuffer, inputs)
+
+    def run():
+        with ModelProcess(60) as model:
+            assert are_equal(model(delegate.flatbuffer, inputs), wanted)
+
+    run()
+    started[0].kill()
+    run()
+    with serializer_warnings_shown(True):
+        run()
+    assert [process.poll() is None for process in started] == [False, False, True]
+
+
+def test_it_ends_when_nothing_comes_for_long(delegate, inputs, started, monkeypatch):
+    quick = model_process.PROGRAM.replace("model_server.serve(", "model_server.IDLE_SECONDS = 0.1; model_server.serve(")
+    monkeypatch.setattr(model_process, "PROGRAM", quick)
+    for _ in "ab":
+        with ModelProcess(60) as model:
+            model(delegate.flatbuffer, inputs)
+        assert started[-1].wait(10) == 0
+    assert len(started) == 2
 
 
 def outputs_sent(flatbuffer, inputs, pipe):
@@ -51,17 +105,21 @@ def outputs_sent(flatbuffer, inputs, pipe):
     pipe.send(multiprocessing.current_process().daemon)
 
 
-def test_a_worker_of_a_pool_or_cluster_proves_too(delegate, inputs):
-    """It is daemonic, and those may have no children; then nothing was proven."""
+def test_a_worker_of_a_pool_or_cluster_proves_too(delegate, inputs, started):
+    """It is daemonic, and those may have no children of ``multiprocessing``; what it was forked with is not its own."""
+    with ModelProcess(60) as model:
+        wanted = model(delegate.flatbuffer, inputs)
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe()
     worker = fork.Process(target=outputs_sent, args=(delegate.flatbuffer, inputs, theirs), daemon=True)
     worker.start()
     theirs.close()
-    wanted = run_tosa(delegate.flatbuffer, inputs)
-    assert all(map(torch.equal, map(torch.from_numpy, ours.recv()), wanted))
+    assert are_equal(map(torch.from_numpy, ours.recv()), wanted)
     assert ours.recv() is True
     worker.join()
+    with ModelProcess(60) as model:
+        assert are_equal(model(delegate.flatbuffer, inputs), wanted)
+    assert len(started) == 1
 
 
 def test_what_the_model_rejects_it_rejects_with_the_same_words(delegate):
@@ -76,43 +134,43 @@ def test_what_the_model_rejects_it_rejects_with_the_same_words(delegate):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (os.abort, "was ended by signal 6"),
-        (lambda: os._exit(3), "exited with 3"),
-        (lambda: time.sleep(60), "did not finish within 0.5 s"),
-        (lambda: [][0], "fails: IndexError: list index out of range"),
-        (lambda: (_ for _ in ()).throw(MemoryError()), "runs out of memory"),
+        ("os.abort()", "was ended by signal 6"),
+        ("os._exit(3)", "exited with 3"),
+        ("time.sleep(60)", "did not finish within 0.5 s"),
+        ("[][0]", "fails: IndexError: list index out of range"),
+        ("(_ for _ in ()).throw(MemoryError())", "runs out of memory"),
     ],
     ids=["abort", "exit", "hang", "exception", "memory"],
 )
-def test_what_ends_the_model_is_no_result_and_the_next_run_has_a_new_child(monkeypatch, delegate, inputs, fault, words):
+def test_what_ends_the_model_is_no_result_and_the_next_run_has_a_new_process(
+    monkeypatch, delegate, inputs, started, fault, words
+):
     with ModelProcess(0.5 if "finish" in words else 60) as model:
-        faulty(monkeypatch, fault)
-        with pytest.raises(NoResultError, match=words):
-            model(delegate.flatbuffer, inputs)
-        model._end()
-        monkeypatch.setattr(model_process, "run_arrays", run_arrays)
-        assert all(map(torch.equal, model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs)))
+        with monkeypatch.context() as broken:
+            break_model(broken, fault)
+            with pytest.raises(NoResultError, match=words):
+                model(delegate.flatbuffer, inputs)
+            model._end()
+        assert are_equal(model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs))
+    assert sum(process.poll() is None for process in started) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
-        (os.abort, ReferenceModelError, "crashes on this delegate: it was ended by signal 6"),
-        (lambda: os._exit(3), ReferenceModelError, "crashes on this delegate: it exited with 3"),
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), NoResultError, "was ended by signal 9"),
+        ("os.abort()", ReferenceModelError, "crashes on this delegate: it was ended by signal 6"),
+        ("os._exit(3)", ReferenceModelError, "crashes on this delegate: it exited with 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", NoResultError, "was ended by signal 9"),
     ],
     ids=["abort", "exit", "killed from outside"],
 )
 def test_a_model_that_crashes_on_one_delegate_alone_rejects_it(monkeypatch, delegate, inputs, fault, error, words):
-    def of_others(flatbuffer, arrays):
-        return fault() if flatbuffer == delegate.flatbuffer else run_arrays(flatbuffer, arrays)
-
-    monkeypatch.setattr(model_process, "run_arrays", of_others)
+    size = len(delegate.flatbuffer)
+    break_model(monkeypatch, f"{fault} if len(flatbuffer) == {size} else real(flatbuffer, inputs)")
     with ModelProcess(60) as model:
         for _ in "ab":
             with pytest.raises(error, match=words):
                 model(delegate.flatbuffer, inputs)
-    assert multiprocessing.active_children() == []
 
 
 def test_what_crashes_the_model_is_demoted(profile):
@@ -131,27 +189,34 @@ def test_what_crashes_the_model_is_demoted(profile):
     assert all(record.verified for record in partitioner.report.verifications)
 
 
-def test_an_interrupt_ends_the_child(monkeypatch, delegate, inputs):
-    before = multiprocessing.active_children()
+def test_an_interrupt_ends_the_process(monkeypatch, delegate, inputs, started):
     with ModelProcess(60) as model:
         model(delegate.flatbuffer, inputs)
 
         def interrupted(self, seconds):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(type(model._pipe), "poll", interrupted)
+        monkeypatch.setattr(type(model._server.pipe), "poll", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model(delegate.flatbuffer, inputs)
-        assert multiprocessing.active_children() == before
+    (process,) = started
+    assert process.poll() is not None
+
+
+def test_where_no_other_python_can_be_started_it_runs_in_this_one(monkeypatch, delegate, inputs, started):
+    monkeypatch.setattr(sys, "executable", "")
+    with ModelProcess(60) as model:
+        assert are_equal(model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs))
+    assert started == []
 
 
 @pytest.mark.parametrize(
     ("fault", "limit", "words"),
-    [(os.abort, 60, "was ended by signal 6"), (lambda: time.sleep(60), 0.5, "did not finish within 0.5 s")],
+    [("os.abort()", 60, "was ended by signal 6"), ("time.sleep(60)", 0.5, "did not finish within 0.5 s")],
     ids=["crash", "hang"],
 )
 def test_the_export_goes_on_with_the_delegate_unproven(monkeypatch, small, fault, limit, words):
-    faulty(monkeypatch, fault)
+    break_model(monkeypatch, fault)
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), tool_time_limit=limit)
     assert delegates(lower(small.graph_module, image(), partitioner)) == delegates(small.manager)
     assert partitioner.report.demoted == ()

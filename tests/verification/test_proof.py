@@ -9,8 +9,9 @@ from spying import raising
 
 from safe_arm.verification import proof as proof_module
 from safe_arm.verification.evaluation import evaluated
+from safe_arm.verification.model_server import ReferenceModelError
 from safe_arm.verification.proof import prove
-from safe_arm.verification.reference_model import ReferenceModelError, run_tosa
+from safe_arm.verification.reference_model import run_tosa
 
 
 def test_what_is_exact_is_verified_and_is_evaluated_once_a_set(delegate, monkeypatch):

@@ -7,7 +7,8 @@ from small import Lambda, image
 from tosa_flatbuffer import constants
 
 from safe_arm import SafeArmError, SafeArmPartitioner, UsageError, verify
-from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
+from safe_arm.verification.model_server import ReferenceModelError
+from safe_arm.verification.reference_model import run_lowered, run_tosa
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])

@@ -1,13 +1,13 @@
 """A whole program against the quantised graph: how far off, and which delegate is the first to go wrong."""
 
 import math
-import os
 import re
 import sys
 
 import planting
 import pytest
 import torch
+from broken_model import break_model
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, PROFILES, codes_apart, lower, quantize, tosa
@@ -18,9 +18,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, SafeTOSAQuantizer, UsageError
-from safe_arm.verification import model_process
 from safe_arm.verification.double import evaluate_in_double
-from safe_arm.verification.model_process import NoResultError
+from safe_arm.verification.model_server import NoResultError
 
 RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 
@@ -227,7 +226,7 @@ def test_a_step_in_bfloat16_is_evaluated_in_double():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the model runs in this process")
 def test_a_model_that_aborts_ends_no_process_but_its_own(lowered, monkeypatch):
     graph_module, ours, _ = lowered
-    monkeypatch.setattr(model_process, "run_arrays", lambda *_: os.abort())
+    break_model(monkeypatch, "os.abort()")
     with pytest.raises(NoResultError, match="ended by signal 6"):
         safe_arm.verify(ours, [image()], reference=graph_module)
 

@@ -11,7 +11,8 @@ from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner.plan import plan
-from safe_arm.verification.reference_model import ReferenceModelError, run_lowered, run_tosa
+from safe_arm.verification.model_server import ReferenceModelError
+from safe_arm.verification.reference_model import run_lowered, run_tosa
 
 EMPTY = Lambda(lambda m, x: (m.conv(x), torch.relu(x[:, :0]) + 1))
 NOTHING = (torch.zeros(1, 0, 4),)

@@ -9,7 +9,7 @@ from prepared import INT16, int16_graph, prepared_int16
 from stock import stock_lower
 
 from safe_arm.partitioner.plan import plan
-from safe_arm.verification.reference_model import ReferenceModelError
+from safe_arm.verification.model_server import ReferenceModelError
 
 CALIBRATED = (torch.tensor([[-2.0, -1.0, -0.5, 0.5, 1.0, 2.0]]),)
 #: The second and the third are in the 128 codes before a pole at 0, and at 0.25.
