@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 
 import torch
 from torch import Tensor
@@ -35,6 +36,7 @@ PROGRAM = (
 )
 #: Signals that others send: the system when memory is short, or a user.
 _FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+_STDERR = 2
 #: Seconds until a process that was started has loaded what it needs.
 _START = 60
 #: Seconds until a process that waits says so.
@@ -146,7 +148,7 @@ class _Server:
         self.command = command
         self.is_shown = serializer_warnings_are_shown()
         self.owner = os.getpid()
-        self.pipe, theirs = Pipe()
+        self.pipe, theirs = _pipe()
         output = None if self.is_shown else subprocess.DEVNULL
         program, *paths = command
         self.process = subprocess.Popen(
@@ -208,6 +210,19 @@ class _Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
+
+
+def _pipe() -> tuple[Connection, Connection]:
+    """Return the ends of a pipe; a service may have closed its standard streams, and their numbers are not taken."""
+    taken: list[Connection] = []
+    while True:
+        ends = Pipe()
+        if min(end.fileno() for end in ends) > _STDERR:
+            break
+        taken += ends
+    for end in taken:
+        end.close()
+    return ends
 
 
 #: The process of the last proof, if nobody uses it; it ends by itself when nothing comes for a minute.

@@ -1,6 +1,7 @@
 """The reference model in a process of its own: its crash or endless loop costs the proof, not the export."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 
@@ -208,6 +209,22 @@ def test_where_no_other_python_can_be_started_it_runs_in_this_one(monkeypatch, d
     with ModelProcess(60) as model:
         assert are_equal(model(delegate.flatbuffer, inputs), run_tosa(delegate.flatbuffer, inputs))
     assert started == []
+
+
+@pytest.mark.parametrize("closed", [(0,), (0, 1, 2)])
+def test_a_service_without_standard_streams_proves_too(delegate, inputs, started, closed):
+    wanted = run_tosa(delegate.flatbuffer, inputs)
+    copies = {stream: os.dup(stream) for stream in closed}
+    for stream in closed:
+        os.close(stream)
+    try:
+        with ModelProcess(60) as model:
+            actual = model(delegate.flatbuffer, inputs)
+    finally:
+        for stream, copy in copies.items():
+            os.dup2(copy, stream)
+            os.close(copy)
+    assert are_equal(actual, wanted)
 
 
 @pytest.mark.parametrize(
