@@ -31,6 +31,11 @@ _UNCALIBRATED = (
     "the model is converted without calibration: its scales are made up, and its results are wrong; call the prepared "
     "model on some dozens of samples before convert_pt2e, or hand them to quantize_with_submodules"
 )
+#: The warning about a sample, by its number and the name of the input.
+_NOT_A_NUMBER = (
+    "calibration sample {} has NaN in input {!r}: no range can be learnt from it, so that what is computed of this "
+    "input stays float; leave the sample out"
+)
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
 #: Steps that the values of a channel span at least, if they differ.
@@ -93,6 +98,7 @@ class CalibrationWatch:
         self.was_shown = False
         self._inputs: dict[str, _Seen] = {}
         self._judged: set[str] = set()
+        self._have_nan: set[str] = set()
         self.over = False
         self._was_missed = False
 
@@ -105,6 +111,8 @@ class CalibrationWatch:
             return
         sample = sample.detach()
         seen = self._inputs.get(name)
+        if bool(sample.isnan().any()):
+            self._miss_number(name, 1 if seen is None else seen.count + 1)
         if seen is None:
             self._inputs[name] = _Seen(sample.clone(), InputStatistics.of(sample))
             return
@@ -113,6 +121,13 @@ class CalibrationWatch:
         seen.differ = seen.differ or (
             seen.first is not None and not torch.equal(seen.first, sample)
         )
+
+    def _miss_number(self, name: str, count: int) -> None:
+        """Say once of an input that a sample of it, the first that has any, has NaN."""
+        if name not in self._have_nan:
+            self._have_nan.add(name)
+            doubt = _NOT_A_NUMBER.format(count, name)
+            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
 
     def warn(self) -> None:
         """Say once what is wrong with the samples, when the model is converted."""

@@ -115,11 +115,13 @@ class GuardedObserver(ObserverBase):
         before = _copies_of_buffers(self.observer)
         result = attempted(self.observer, x)
         if isinstance(result, Caught):
+            missing = "NaN" if bool(x.isnan().any()) else ""
             self.failure = f"failed: {result.reason}"
         else:
             missing = _not_a_number(self.observer)
             if not missing:
                 return result
+        if missing:
             self.failure = f"failed: its values include {missing}"
         for module, buffers in before:
             module._buffers.update(buffers)

@@ -88,6 +88,28 @@ def test_the_flow_of_pt2e_is_watched_as_well():
         assert says in "".join(messages)
 
 
+def with_a(value, sample):
+    (x,) = sample
+    x[0, 0, 0, 0] = value
+    return (x,)
+
+
+@pytest.mark.filterwarnings("ignore:.*stay float")
+def test_the_first_sample_with_nan_is_named_by_its_number_and_what_reads_the_input_stays_float():
+    ours = quantizer()
+    samples = [image(0), with_a(torch.nan, image(1)), image(2), with_a(torch.nan, image(3))]
+    (message,) = told_step_by_step(samples, ours=ours)
+    assert message.startswith("calibration sample 2 has NaN in input 'x'")
+    assert {each.op for each in ours.left_float} >= {"aten::conv2d"}
+    assert all(each.reason.endswith("its values include NaN") for each in ours.left_float)
+
+
+def test_a_mask_of_infinity_is_no_nan():
+    net = Lambda(lambda m, x, mask: torch.softmax(m.conv(x) + mask, -1)).eval()
+    mask = torch.zeros(8, 8).masked_fill(torch.ones(8, 8).triu(1) > 0, -torch.inf)
+    assert told_of([(*image(seed), mask) for seed in range(3)], net) == []
+
+
 TWO_INPUTS = Lambda(lambda m, x, y: torch.relu(m.conv(x)) + m.conv_b(y)).eval()
 BRANCHES = Lambda(lambda m, x: torch.cond(x.sum() > 0, lambda x: torch.relu(x) * 2, lambda x: torch.relu(x) * 3, (x,)))
 SEVERAL = {
