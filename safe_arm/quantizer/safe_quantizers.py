@@ -105,6 +105,7 @@ from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
 from safe_arm.quantizer.trained_modes import switch_training
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
 from safe_arm.quantizer.trained_norms import (
+    counted_once,
     counters_kept,
     give_norms_layers,
     join_norms,
@@ -385,7 +386,7 @@ class _SafeRules(CheckedSettings):
         copy_scaled_weights(model)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
-            with switch.running_passes(), torch.no_grad():
+            with counted_once(model), switch.running_passes(), torch.no_grad():
                 return with_states_apart(model, super().transform_for_annotation)
         except Exception:
             forget_annotations(self)

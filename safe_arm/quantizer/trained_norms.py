@@ -34,6 +34,8 @@ _TRAINING = 5
 #: Layers that a norm is folded into; they take input, weight, bias.
 _LAYERS = named("linear conv1d conv2d conv3d")
 _TRANSPOSED = named("conv_transpose1d conv_transpose2d conv_transpose3d")
+#: Buffers, each with a copy.
+Counters = list[tuple[Tensor, Tensor]]
 #: Activations that stock annotates with the layer in front of them.
 _ACTIVATIONS = (
     _ATEN.relu.default,
@@ -118,16 +120,38 @@ def counters_kept(model: GraphModule) -> Iterator[None]:
     Args:
         model: the float graph, whose buffers are the user's.
     """
-    before = []
-    for name, counter in model.named_buffers():
-        if name.endswith(COUNTER):
-            before.append((counter, counter.clone()))
+    before = _counters_of(model)
     try:
         yield
     finally:
-        for counter, value in before:
-            if not torch.equal(counter, value):
-                counter.copy_(value)
+        _put_back(before)
+
+
+@contextmanager
+def counted_once(model: GraphModule) -> Iterator[None]:
+    """Give how many batches a norm has seen back if the block raises: it is run again without what it raises on."""
+    before = _counters_of(model)
+    try:
+        yield
+    except Exception:
+        _put_back(before)
+        raise
+
+
+def _counters_of(model: GraphModule) -> Counters:
+    """Return how many batches each norm has seen: the user's buffers, each with a copy."""
+    counters = []
+    for name, counter in model.named_buffers():
+        if name.endswith(COUNTER):
+            counters.append((counter, counter.clone()))
+    return counters
+
+
+def _put_back(counters: Counters) -> None:
+    """Give buffers the values of their copies."""
+    for counter, value in counters:
+        if not torch.equal(counter, value):
+            counter.copy_(value)
 
 
 def keep_statistics(model: GraphModule) -> None:

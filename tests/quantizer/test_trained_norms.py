@@ -87,6 +87,21 @@ def test_what_is_trained_is_one_exact_delegate_without_a_norm():
     check_one_exact(graph_module, IMAGE, tosa(PROFILES[0]))
 
 
+def test_the_batches_are_counted_once_where_a_pass_raises_on_the_guards_of_an_export():
+    """Stock dies of the guards that ``ExportedProgram.module()`` adds (T59)."""
+    model = exported(net("a global pool"), IMAGE, check_guards=True)
+    guards = [node.name for node in model.graph.nodes if node.op == "call_module"]
+    with pytest.raises(Exception, match="DecomposeAdaptiveAvgPool2dPass"):
+        quantizer_of(TOSAQuantizer, is_qat=True).transform_for_annotation(
+            exported(net("a global pool"), IMAGE, check_guards=True)
+        )
+    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    transformed = quantizer.transform_for_annotation(model)
+    assert guards == ["_guards_fn"]
+    assert quantizer.left_float == ()
+    assert "avg_pool2d" in targets(transformed)
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_the_near_miss_is_left_alone(name):
     model = exported(net(name), IMAGE)
