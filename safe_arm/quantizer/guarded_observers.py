@@ -26,9 +26,12 @@ from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
-from safe_arm.quantizer.stand_ins import value_of
+from safe_arm.quantizer.stand_ins import shown, value_of
 from safe_arm.quantizer.trained_domains import cover_each_value
 from safe_arm.quantizer.trained_weights import follow_weights
+
+#: Batches that the watch is shown of an input while a net is trained; to look at each costs a fifth of a small net.
+_LOOKS_IN_TRAINING = 64
 
 
 def guard_observers(
@@ -48,8 +51,8 @@ def guard_observers(
     joined = joined_values(observers)
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
-    attempted(cover_each_value, observers)
     attempted(follow_weights, observers)
+    attempted(cover_each_value, observers)
     attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
     for place, observer in observers.items():
@@ -88,6 +91,9 @@ class GuardedObserver(ObserverBase):
         #: The guard of the value that this one requantises.
         self.source: GuardedObserver | None = None
         self.failure = ""
+        self.looks_left = math.inf
+        if hasattr(observer, "fake_quant_enabled"):
+            self.looks_left = _LOOKS_IN_TRAINING
 
     def __getattr__(self, name: str) -> Any:
         # torchao lets an observer that has this attribute convert itself.
@@ -107,13 +113,14 @@ class GuardedObserver(ObserverBase):
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
-            if self.input_name:
+            if self.input_name and self.looks_left > 0:
+                self.looks_left -= 1
                 # A value that the watch cannot look into is for the observer to take.
                 attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)
-        result = attempted(self.observer, x)
+        result = attempted(shown, self.observer, x)
         if isinstance(result, Caught):
             self.failure = f"failed: {result.reason}"
         else:
@@ -202,6 +209,8 @@ def _not_a_number(observer: ObserverOrFakeQuantize) -> str:
     for name, unseen in (("min_val", math.inf), ("max_val", -math.inf)):
         bound = getattr(observer, name, None)
         if not isinstance(bound, torch.Tensor):
+            continue
+        if bound.numel() == 1 and math.isfinite(bound):
             continue
         if bool(bound.isnan().any()):
             return "NaN"
