@@ -281,6 +281,7 @@ class _SafeRules(CheckedSettings):
                 step(model)
         # Our steps have written views of parameters, which stock folds.
         written = store_trained_values(model, config, only_views=True)
+        self._tell(UNTRAINED, written.shared)
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
         passes: AbstractContextManager[None] = nullcontext()

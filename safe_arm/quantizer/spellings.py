@@ -19,7 +19,7 @@ from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
-from safe_arm.quantizer.spelled_cells import CELLS
+from safe_arm.quantizer.spelled_cells import CELLS, TRAINED_CELLS
 from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_kernels import KERNELS
@@ -77,7 +77,7 @@ def spell_out_operators(
             values of 32 bits are quantised, so others keep their operators.
         keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
         keeps_norms: leave batch norms alone, which are folded when training is over, and the factors of other norms
-            parameters.
+            and the biases of recurrent steps parameters.
     """
     kept: set[object] = set()
     spellings = _SPELLINGS
@@ -85,7 +85,7 @@ def spell_out_operators(
         kept.update(_COSTLY)
     if keeps_norms:
         kept.add(torch.ops.aten.batch_norm.default)
-        spellings = {**_SPELLINGS, **TRAINED_NORMS}
+        spellings = {**_SPELLINGS, **TRAINED_NORMS, **TRAINED_CELLS}
     for module in graph_modules(model):
         is_changed = False
         for node in list(module.graph.nodes):

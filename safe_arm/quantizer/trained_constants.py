@@ -60,7 +60,7 @@ def store_trained_values(
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
         config: the quantiser's.
-        only_views: leave alone what is not a view or a part of one parameter.
+        only_views: leave alone what is not a view or a part of one parameter, and name its parameters.
     """
     stored: Parameters = {}
     shared: Parameters = {}
@@ -69,6 +69,7 @@ def store_trained_values(
             computed = _Computed(module)
             for node, parameters in computed.values.items():
                 if only_views and moved_from(node).op != "get_attr":
+                    shared.update(parameters)
                     continue
                 if not computed.is_apart(parameters):
                     shared.update(parameters)
