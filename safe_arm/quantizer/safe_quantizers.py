@@ -383,7 +383,7 @@ class _SafeRules(CheckedSettings):
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         wrappers.install()
         # Stock scales the weights of an attempt that it raises on, too: each has copies of the user's.
-        copy_scaled_weights(model)
+        copy_scaled_weights(model, keeps_shared=self._trains)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
             with switch.running_passes(), torch.no_grad():

@@ -18,6 +18,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import add_constant, moved_from, tensor_of
+from safe_arm.quantizer.own_names import write_name
 
 #: Parameters by their names.
 Parameters = dict[str, Parameter]
@@ -75,8 +76,10 @@ def store_trained_values(
                     shared.update(parameters)
                     continue
                 value = computed.value_of(node)
-                stored[", ".join(parameters)] = value
-                _replace(module, node, value)
+                name = ", ".join(parameters)
+                stored[name] = value
+                # Several parts of one parameter have its name.
+                write_name(_replaced(module, node, value), name)
             module.graph.eliminate_dead_code()
             module.recompile()
     return Stored(stored, tuple(shared))
@@ -148,8 +151,10 @@ class _Computed:
             self.values[node] = parameters
 
 
-def _replace(module: GraphModule, node: Node, value: Parameter) -> None:
+def _replaced(module: GraphModule, node: Node, value: Parameter) -> Node:
+    """Return what reads a parameter in the place of a value."""
     like = tensor_of(node)
     with module.graph.inserting_before(node):
         constant = add_constant(module, f"trained_{node.name}", value, like)
     node.replace_all_uses_with(constant)
+    return constant

@@ -1,17 +1,21 @@
 """Keep the user's names of parameters and buffers in a graph that is trained.
 
 The passes before annotation number them (``_param_constant0``). An optimiser's groups and a ``state_dict`` go by name,
-and so does the proof that a batch norm's statistics move as in the float net.
+and so does the proof that a batch norm's statistics move as in the float net. What stands for a parameter in another
+form, such as a weight that is transposed, has its name with ``trained_`` before the last part: groups that go by parts
+of a name, and by its module, hold for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 import torch
 from executorch.backends.arm.quantizer import QuantizationConfig
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.nn import Parameter
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.exceptions import Caught, attempted
@@ -60,6 +64,11 @@ def give_names_back(
         name = names.get(node, own_name(node))
         if name in tensors and _is_numbered(node, tensors):
             _rename(model, node, name, tensors[name])
+        sources = [each for each in name.split(", ") if each in tensors]
+        if sources and _is_numbered(node, tensors):
+            # Of a direction and its lengths, the direction.
+            largest = max(sources, key=lambda each: tensors[each].numel())
+            _name_after(model, node, largest)
     for name, tensor in tensors.items():
         is_lost = isinstance(attempted(attribute, model, name), Caught)
         if name.endswith(COUNTER) and is_lost:
@@ -109,6 +118,23 @@ def _rename(
     others = model.graph.find_nodes(op="get_attr", target=numbered)
     if not list(others):
         delattr(model, str(numbered))
+
+
+def _name_after(model: GraphModule, node: Node, source: str) -> None:
+    """Read a parameter by the name of the one that it was made of."""
+    numbered = node.target
+    value = attribute(model, numbered)
+    if not isinstance(value, Parameter) or not value.requires_grad:
+        return
+    path, dot, leaf = source.rpartition(".")
+    first = name = f"{path}{dot}trained_{leaf}"
+    others = count()
+    while not isinstance(attempted(attribute, model, name), Caught):
+        name = f"{first}_{next(others)}"
+    set_attribute(model, name, value)
+    for reader in list(model.graph.find_nodes(op="get_attr", target=numbered)):
+        reader.target = name
+    delattr(model, str(numbered))
 
 
 def _is_same(value: Tensor, tensor: Tensor) -> bool:

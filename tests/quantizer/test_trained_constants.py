@@ -100,7 +100,7 @@ def test_a_step_of_training_reaches_the_one_exact_delegate(name):
     inputs = TABLES[name][2]
     model, _ = prepared(SafeTOSAQuantizer, name)
     before = model(*inputs)
-    stored = [each for key, each in model.named_parameters() if key.startswith("trained_")]
+    stored = [each for key, each in model.named_parameters() if "trained_" in key]
     assert stored
     torch.optim.SGD(stored, 0.01).step()
     after = model(*inputs)

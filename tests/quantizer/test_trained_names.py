@@ -1,5 +1,6 @@
 """Parameters and buffers of a net that is trained keep the user's names."""
 
+import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import min_max
@@ -148,3 +149,67 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
         found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
         # Steps of 1/255 of the largest input and weight, summed over 8 terms.
         assert float((found - expected).abs().max()) < 0.05 * float(expected.abs().max())
+
+
+def named(rule, inputs, is_qat=True, **parts):
+    """The names of what is trained in a net, with the shapes."""
+    model = Built(rule, **parts).train(is_qat)
+    graph = prepare(model, quantizer_of(SafeTOSAQuantizer, is_qat=is_qat), inputs, is_qat=is_qat)
+    return {name: tuple(each.shape) for name, each in graph.named_parameters() if each.requires_grad}
+
+
+ROWS = (torch.randn(2, 8, generator=torch.Generator().manual_seed(0)),)
+
+
+def matrices(**how):
+    return {"b": nn.Parameter(torch.rand(4)), "w": nn.Parameter(torch.rand(8, 4), **how)}
+
+
+def test_near_an_addmm_of_a_parameter_names_and_shapes_are_the_user_s():
+    def addmm(m, x):
+        return torch.addmm(m.b, x, m.w)
+
+    assert named(addmm, ROWS, **matrices()) == {"b": (4,), "trained_w": (4, 8)}
+    assert named(addmm, ROWS, **matrices(requires_grad=False)) == {"b": (4,)}
+    turned = matrices() | {"w": nn.Parameter(torch.rand(4, 8))}
+    assert named(lambda m, x: nn.functional.linear(x, m.w, m.b), ROWS, **turned) == {"b": (4,), "w": (4, 8)}
+    assert not [name for name in named(addmm, ROWS, is_qat=False, **matrices()) if "trained" in name]
+    given = (*ROWS, torch.rand(8, 4))
+    assert named(lambda m, x, w: torch.addmm(m.b, x, w), given, b=nn.Parameter(torch.rand(4))) == {"b": (4,)}
+
+
+SIGNAL = (torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)),)
+#: By name, a layer, its inputs, and what is trained of it.
+FORMS = {
+    "a transposed convolution of a sequence": (
+        lambda: nn.ConvTranspose1d(4, 4, 3),
+        SIGNAL,
+        {"c.trained_weight", "c.bias"},
+    ),
+    "of each channel": (lambda: nn.ConvTranspose1d(4, 4, 3, groups=4), SIGNAL, {"c.trained_weight", "c.bias"}),
+    "normalised weights": (
+        lambda: nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3)),
+        SIGNAL,
+        {"c.parametrizations.weight.trained_original1", "c.bias"},
+    ),
+    "a convolution of a sequence": (lambda: nn.Conv1d(4, 4, 3), SIGNAL, {"c.weight", "c.bias"}),
+}
+
+
+@pytest.mark.parametrize(("layer", "inputs", "names"), FORMS.values(), ids=FORMS)
+def test_what_is_trained_in_another_form_is_of_the_group_of_its_module_and_its_kind(layer, inputs, names):
+    assert named(lambda m, x: m.c(x).relu(), inputs, c=layer()).keys() == names
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_transposed_convolution_that_is_applied_twice_has_one_weight(groups):
+    layer = nn.ConvTranspose1d(4, 4, 3, padding=1, groups=groups)
+    found = named(lambda m, x: m.c(m.c(x).relu()), SIGNAL, c=layer)
+    assert found.keys() == {"c.trained_weight", "c.bias"}
+
+
+def test_parts_of_a_parameter_have_names_of_their_own():
+    parts = {"w": nn.Parameter(torch.rand(8, 8))}
+    linear = nn.functional.linear
+    found = named(lambda m, x: linear(x, m.w[:4]) + linear(x, m.w[4:]), ROWS, **parts)
+    assert found == {"trained_w": (4, 8), "trained_w_0": (4, 8)}
