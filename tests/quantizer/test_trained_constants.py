@@ -145,5 +145,5 @@ def test_calibration_is_as_it_was_and_twice_equals_once():
     before = targets(model)
     assert store_trained_values(model, calibrated).values == {}
     assert targets(model) == before
-    assert list(store_trained_values(model, training).values) == ["g"]
+    assert list(store_trained_values(model, training).values) == ["computed of g"]
     assert store_trained_values(model, training).values == {}
