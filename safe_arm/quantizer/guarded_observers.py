@@ -25,6 +25,7 @@ from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
+from safe_arm.quantizer.positive_values import keep_positive
 from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
 from safe_arm.quantizer.stand_ins import shown, value_of
 from safe_arm.quantizer.trained_domains import cover_each_value
@@ -55,6 +56,7 @@ def guard_observers(
     attempted(cover_each_value, observers)
     attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
+    attempted(keep_positive, observers)
     for place, observer in observers.items():
         if observer is None:
             continue
@@ -109,7 +111,7 @@ class GuardedObserver(ObserverBase):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
         if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
-            return self.observer(x)
+            return shown(self.observer, x)
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
