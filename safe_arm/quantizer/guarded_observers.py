@@ -93,9 +93,8 @@ class GuardedObserver(ObserverBase):
         #: The guard of the value that this one requantises.
         self.source: GuardedObserver | None = None
         self.failure = ""
-        self.looks_left = math.inf
-        if hasattr(observer, "fake_quant_enabled"):
-            self.looks_left = _LOOKS_IN_TRAINING
+        self.is_trained = hasattr(observer, "fake_quant_enabled")
+        self.looks_left = _LOOKS_IN_TRAINING if self.is_trained else math.inf
 
     def __getattr__(self, name: str) -> Any:
         # torchao lets an observer that has this attribute convert itself.
@@ -128,6 +127,9 @@ class GuardedObserver(ObserverBase):
         else:
             missing = _not_a_number(self.observer)
             if not missing:
+                if self.is_trained:
+                    # What a batch of infinities left behind is the user's to restore.
+                    self.failure = ""
                 return result
             self.failure = f"failed: its values include {missing}"
         for module, buffers in before:
