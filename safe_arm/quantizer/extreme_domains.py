@@ -20,7 +20,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.filled_domains import GREATEST, LEAST
 from safe_arm.quantizer.graph_edits import moved_from
-from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, value_of
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, shown, value_of
 
 _ATEN = torch.ops.aten
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
@@ -89,9 +89,9 @@ class ExtremeObserver(StandIn):
 
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
-        shown = self.observer(self._near(x))
+        result = shown(self.observer, self._near(x))
         if hasattr(self.observer, "fake_quant_enabled"):
-            return shown
+            return result
         return x
 
     def _near(self, x: Tensor) -> Tensor:

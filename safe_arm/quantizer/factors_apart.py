@@ -25,7 +25,7 @@ _PRODUCTS = (
 )
 
 
-def copy_scaled_weights(model: GraphModule) -> None:
+def copy_scaled_weights(model: GraphModule, *, keeps_shared: bool = False) -> None:
     """Give each convolution that is multiplied by a constant its own weights and bias.
 
     Stock writes the product over the tensors that it finds, which are those of the user's module: the next export, and
@@ -34,11 +34,15 @@ def copy_scaled_weights(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
             is annotated as a graph of its own.
+        keeps_shared: leave layers alone that share weights with others, which stock does not scale: copies of them
+            would be trained apart.
     """
     written = _written_tensors(model)
     scaled = []
     for target in _LAYERS:
         for layer in model.graph.find_nodes(op="call_function", target=target):
+            if keeps_shared and _shares_weights(layer):
+                continue
             if any(_is_scaled_by_constant(layer, user) for user in layer.users):
                 scaled.append(layer)
     for layer in scaled:
@@ -53,6 +57,15 @@ def _is_scaled_by_constant(layer: Node, user: Node) -> bool:
     if user.target not in _PRODUCTS:
         return False
     return all(each is layer or not depends_on_input(each) for each in user.args[:2])
+
+
+def _shares_weights(layer: Node) -> bool:
+    for parameter in layer.args[1:3]:
+        if isinstance(parameter, Node) and parameter.op == "get_attr":
+            reads = layer.graph.find_nodes(op="get_attr", target=parameter.target)
+            if sum(len(read.users) for read in reads) > 1:
+                return True
+    return False
 
 
 def _copy_sources(

@@ -22,7 +22,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.constant_values import ConstantValues, filler_of
 from safe_arm.quantizer.mask_bounds import SMALLEST_FILL
-from safe_arm.quantizer.stand_ins import StandIn, has_one_scale
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, shown
 
 _PAD = torch.ops.aten.pad.default
 _CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
@@ -66,7 +66,7 @@ class FilledObserver(StandIn):
         """Show a value of any shape to the observer, and return it; a fake-quantise module rounds all of it."""
         kept = x[x != self.number]
         if kept.numel():
-            self.observer(kept)
+            shown(self.observer, kept)
         if hasattr(self.observer, "fake_quant_enabled"):
             return rounded(self.observer, x)
         return x
@@ -74,10 +74,10 @@ class FilledObserver(StandIn):
 
 def rounded(fake_quantize: FakeQuantizeBase, x: Tensor) -> Tensor:
     """Return what a fake-quantise module makes of a value that it is not to observe."""
-    enabled = fake_quantize.observer_enabled.clone()
-    fake_quantize.disable_observer()
+    enabled = bool(fake_quantize.observer_enabled)
+    fake_quantize.enable_observer(False)
     result: Tensor = fake_quantize(x)
-    fake_quantize.observer_enabled.copy_(enabled)
+    fake_quantize.enable_observer(enabled)
     return result
 
 

@@ -111,6 +111,13 @@ class Writer:
         with self._node.graph.inserting_before(self._node):
             return add_constant(model, f"{name}_{self._node.name}", value, like)
 
+    def stored_again(self, node: Node) -> Node:
+        """Read what another node reads of the graph's module."""
+        with self._node.graph.inserting_before(self._node):
+            read = self._node.graph.get_attr(str(node.target))
+        read.meta = {**node.meta}
+        return read
+
     def stored(self, node: object) -> Tensor | None:
         """Return the tensor of the graph's module that a node reads; None for any other."""
         if not isinstance(node, Node) or node.op != "get_attr":

@@ -25,10 +25,14 @@ from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
+from safe_arm.quantizer.positive_values import keep_positive
 from safe_arm.quantizer.saturated_domains import end_where_readers_saturate
-from safe_arm.quantizer.stand_ins import value_of
+from safe_arm.quantizer.stand_ins import shown, value_of
 from safe_arm.quantizer.trained_domains import cover_each_value
 from safe_arm.quantizer.trained_weights import follow_weights
+
+#: Batches that the watch is shown of an input while a net is trained; to look at each costs a fifth of a small net.
+_LOOKS_IN_TRAINING = 64
 
 
 def guard_observers(
@@ -48,10 +52,11 @@ def guard_observers(
     joined = joined_values(observers)
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
-    attempted(cover_each_value, observers)
     attempted(follow_weights, observers)
+    attempted(cover_each_value, observers)
     attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
+    attempted(keep_positive, observers)
     for place, observer in observers.items():
         if observer is None:
             continue
@@ -88,6 +93,8 @@ class GuardedObserver(ObserverBase):
         #: The guard of the value that this one requantises.
         self.source: GuardedObserver | None = None
         self.failure = ""
+        self.is_trained = hasattr(observer, "fake_quant_enabled")
+        self.looks_left = _LOOKS_IN_TRAINING if self.is_trained else math.inf
 
     def __getattr__(self, name: str) -> Any:
         # torchao lets an observer that has this attribute convert itself.
@@ -103,23 +110,27 @@ class GuardedObserver(ObserverBase):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
         if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
-            return self.observer(x)
+            return shown(self.observer, x)
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
-            if self.input_name:
+            if self.input_name and self.looks_left > 0:
+                self.looks_left -= 1
                 # A value that the watch cannot look into is for the observer to take.
                 attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)
-        result = attempted(self.observer, x)
+        result = attempted(shown, self.observer, x)
         if isinstance(result, Caught):
             missing = "NaN" if bool(x.isnan().any()) else ""
             self.failure = f"failed: {result.reason}"
         else:
             missing = _not_a_number(self.observer)
             if not missing:
+                if self.is_trained:
+                    # What a batch of infinities left behind is the user's to restore.
+                    self.failure = ""
                 return result
         if missing:
             self.failure = f"failed: its values include {missing}"
@@ -204,6 +215,8 @@ def _not_a_number(observer: ObserverOrFakeQuantize) -> str:
     for name, unseen in (("min_val", math.inf), ("max_val", -math.inf)):
         bound = getattr(observer, name, None)
         if not isinstance(bound, torch.Tensor):
+            continue
+        if bound.numel() == 1 and math.isfinite(bound):
             continue
         if bool(bound.isnan().any()):
             return "NaN"

@@ -248,15 +248,13 @@ class _SafeRules(CheckedSettings):
             without: what to leave out.
             ledger: where to note what a pass raises on.
         """
-        names = (
-            record_names(model) if self.is_set_by_name or self.keep_reference else ()
-        )
+        is_named = self.is_set_by_name or self.keep_reference
+        names = record_names(model) if is_named else ()
         has_float = self.tosa_spec.support_float()
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         norms = names_of_norms(model)
         config = self.training_config or self.global_config
         stored = store_trained_values(model, config)
-        self._tell(UNTRAINED, stored.shared)
         if self._trains:
             give_norms_layers(model)
         for step in _BEFORE_PASSES:
@@ -273,12 +271,16 @@ class _SafeRules(CheckedSettings):
                 self._tell(LOST_WRITE, write_functionally(model))
             elif step is spell_out_operators:
                 spell_out_operators(
-                    model, keeps_costly=has_float, keeps_norms=self._trains
+                    model,
+                    keeps_costly=has_float,
+                    keeps_norms=self._trains,
+                    in_groups=self._trains and self._is_ethos_u85(),
                 )
             else:
                 step(model)
         # Our steps have written views of parameters, which stock folds.
         written = store_trained_values(model, config, only_views=True)
+        self._tell(UNTRAINED, (*stored.shared, *written.shared))
         outputs = values_of_outputs(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
         passes: AbstractContextManager[None] = nullcontext()
@@ -383,7 +385,7 @@ class _SafeRules(CheckedSettings):
     def _stock_transform(self, model: GraphModule) -> GraphModule:
         wrappers.install()
         # Stock scales the weights of an attempt that it raises on, too: each has copies of the user's.
-        copy_scaled_weights(model)
+        copy_scaled_weights(model, keeps_shared=self._trains)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
             with counted_once(model), switch.running_passes(), torch.no_grad():

@@ -20,7 +20,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.mask_observer import MaskObserver
-from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, value_of
+from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, shown, value_of
 
 #: Operators whose results are elements of what they read, so that to limit it limits them.
 _MOVES = operators(
@@ -90,9 +90,9 @@ class ReachedObserver(StandIn):
         if self.reach.lowest < low and x.numel():
             below = low + min(float(x.detach().amax()), 0.0)
             low = max(below, self.reach.lowest)
-        shown = self.observer(x.clamp(low, self.reach.high))
+        result = shown(self.observer, x.clamp(low, self.reach.high))
         if hasattr(self.observer, "fake_quant_enabled"):
-            return shown
+            return result
         return x
 
 

@@ -14,7 +14,7 @@ from torch.fx import Node
 from torch.nn import Parameter
 
 from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
-from safe_arm.quantizer.own_names import write_name
+from safe_arm.quantizer.own_names import own_name, write_name
 
 _ATEN = torch.ops.aten
 
@@ -79,8 +79,7 @@ def _conv_transpose2d(
     spread = _spread(write, x, pair(stride), pair(output_padding))
     if spread is None:
         return None
-    turned = write.constant(_turned(kernel), "turned")
-    write_name(turned, str(weight.target))
+    turned = _stored_once(write, weight, _turned(kernel), "turned")
     return write(
         _ATEN.conv2d.default,
         spread,
@@ -131,8 +130,19 @@ def _of_a_row(write: Writer, weight: Node) -> Node:
     row = kernel.detach().unsqueeze(2)
     if isinstance(kernel, Parameter):
         row = Parameter(row, kernel.requires_grad)
-    constant = write.constant(row, "row")
-    write_name(constant, str(weight.target))
+    return _stored_once(write, weight, row, "row")
+
+
+def _stored_once(write: Writer, weight: Node, value: Tensor, form: str) -> Node:
+    """Store weights in another form, and read those that are stored of a weight already: they are trained together."""
+    name = own_name(weight)
+    if name == weight.name:
+        name = str(weight.target)
+    for node in weight.graph.find_nodes(op="get_attr"):
+        if own_name(node) == name and str(node.target).startswith(f"{form}_"):
+            return write.stored_again(node)
+    constant = write.constant(value, form)
+    write_name(constant, name)
     return constant
 
 

@@ -58,14 +58,14 @@ def _instance_norm(
     return normed
 
 
-def _trained_instance_norm(
+def _instance_norm_in_groups(
     write: Writer,
     x: Node,
     weight: Node | None,
     bias: Node | None,
     *how: Any,
 ) -> Node | None:
-    """Write a norm with factors as one of groups of one channel, whose factors stock's folding leaves parameters."""
+    """Write a norm with factors as one of groups of one channel."""
     seen_mean, _, is_of_instance, _, eps, *_ = how
     if weight is None or not is_of_instance or seen_mean is not None:
         return _instance_norm(write, x, weight, bias, *how)
@@ -307,5 +307,5 @@ NORMS = {
     _ATEN.rms_norm.default: _rms_norm,
     _ATEN.linalg_norm.default: _linalg_norm,
 }
-#: Spellings of norms whose parameters are trained: a view of a parameter would be folded into a constant.
-TRAINED_NORMS = {_ATEN.instance_norm.default: _trained_instance_norm}
+#: Spellings of norms as those of groups.
+NORMS_IN_GROUPS = {_ATEN.instance_norm.default: _instance_norm_in_groups}

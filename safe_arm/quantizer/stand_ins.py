@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeGuard
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.fake_quantize import (
+    FakeQuantize,
+    FakeQuantizeBase,
+    FusedMovingAvgObsFakeQuantize,
+)
+from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 _PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
+_FAKE_QUANTISES = (FakeQuantize, FusedMovingAvgObsFakeQuantize)
 
 
 def has_one_scale(observer: ObserverOrFakeQuantize | None) -> bool:
@@ -26,6 +34,41 @@ def value_of(place: EdgeOrNode) -> Node:
         value, _ = place
         return value
     return place
+
+
+def is_averaging(observer: ObserverOrFakeQuantize) -> TypeGuard[FakeQuantize]:
+    """Return whether an observer is a fake-quantise module that averages the range of what is trained over time."""
+    if type(observer) not in _FAKE_QUANTISES or observer.is_dynamic:
+        return False
+    return type(observer.activation_post_process) is MovingAverageMinMaxObserver
+
+
+def shown(observer: ObserverOrFakeQuantize, x: Tensor) -> Tensor:
+    """Show a value to an observer, and return what it makes of it.
+
+    A range that is averaged over time covers the value from now on. Stock's follows in a hundred steps: a value that
+    grows while a net is trained is clipped, and what is clipped has no gradient.
+
+    Args:
+        observer: the observer or fake-quantise module.
+        x: a value of any shape.
+    """
+    if is_averaging(observer) and x.numel() and bool(observer.observer_enabled):
+        known = observer.activation_post_process
+        low, high = x.detach().to(known.min_val.dtype).aminmax()
+        known.min_val.copy_(torch.minimum(known.min_val, low))
+        known.max_val.copy_(torch.maximum(known.max_val, high))
+    result: Tensor = observer(x)
+    return result
+
+
+def shown_alone(fake_quantize: FakeQuantizeBase, x: Tensor) -> Tensor:
+    """Return what a fake-quantise module makes of a value in the range of that alone, which it has from now on."""
+    known = fake_quantize.activation_post_process
+    known.min_val.fill_(math.inf)
+    known.max_val.fill_(-math.inf)
+    result: Tensor = fake_quantize(x)
+    return result
 
 
 class StandIn(nn.Module):

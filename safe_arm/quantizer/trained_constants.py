@@ -15,10 +15,17 @@ from torch.nn import Parameter
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import graph_modules
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import RESHAPES, named
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import add_constant, moved_from, tensor_of
+from safe_arm.quantizer.own_names import write_name
 
+#: Begins the name of what is computed of parameters.
+COMPUTED = "computed of "
+_RESHAPES = RESHAPES | named("squeeze unsqueeze")
+#: Operators that leave a value as it is if it keeps its shape.
+_WHOLES = named("slice expand alias clone")
 #: Parameters by their names.
 Parameters = dict[str, Parameter]
 #: The warning about a parameter that is left as it is.
@@ -60,7 +67,7 @@ def store_trained_values(
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
         config: the quantiser's.
-        only_views: leave alone what is not a view or a part of one parameter.
+        only_views: leave alone what is not a view or a part of one parameter, and name its parameters.
     """
     stored: Parameters = {}
     shared: Parameters = {}
@@ -69,13 +76,19 @@ def store_trained_values(
             computed = _Computed(module)
             for node, parameters in computed.values.items():
                 if only_views and moved_from(node).op != "get_attr":
+                    shared.update(parameters)
                     continue
                 if not computed.is_apart(parameters):
                     shared.update(parameters)
                     continue
-                value = computed.value_of(node)
-                stored[", ".join(parameters)] = value
-                _replace(module, node, value)
+                is_reshaped = _is_reshaped(node)
+                value = computed.value_of(node, is_copied=not is_reshaped)
+                name = ", ".join(parameters)
+                if not is_reshaped:
+                    name = f"{COMPUTED}{name}"
+                stored[name] = value
+                # Several parts of one parameter have its name.
+                write_name(_replaced(module, node, value), name)
             module.graph.eliminate_dead_code()
             module.recompile()
     return Stored(stored, tuple(shared))
@@ -107,11 +120,12 @@ class _Computed:
             for name, parameter in parameters.items()
         )
 
-    def value_of(self, node: Node) -> Parameter:
+    def value_of(self, node: Node, *, is_copied: bool) -> Parameter:
         """Return what a node gives, as a parameter."""
         value = self._constants.of(node)
         assert value is not None
-        return Parameter(value.detach().clone())
+        value = value.detach()
+        return Parameter(value.clone() if is_copied else value)
 
     def _sources_of(self, node: Node) -> Parameters:
         """Return the parameters of which a node is computed, and of nothing that depends on an input."""
@@ -147,8 +161,24 @@ class _Computed:
             self.values[node] = parameters
 
 
-def _replace(module: GraphModule, node: Node, value: Parameter) -> None:
+def _is_reshaped(node: Node) -> bool:
+    """Return whether a value has the elements of a parameter in their order."""
+    while node.op == "call_function":
+        source = node.args[0]
+        before, after = tensor_of(source), tensor_of(node)
+        if not isinstance(source, Node) or before is None or after is None:
+            return False
+        is_whole = op_name(node) in _WHOLES and before.shape == after.shape
+        if op_name(node) not in _RESHAPES and not is_whole:
+            return False
+        node = source
+    return node.op == "get_attr"
+
+
+def _replaced(module: GraphModule, node: Node, value: Parameter) -> Node:
+    """Return what reads a parameter in the place of a value."""
     like = tensor_of(node)
     with module.graph.inserting_before(node):
         constant = add_constant(module, f"trained_{node.name}", value, like)
     node.replace_all_uses_with(constant)
+    return constant

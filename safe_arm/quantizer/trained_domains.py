@@ -8,18 +8,16 @@ concatenations 6 dB are left, and 35 after calibration without training.
 from __future__ import annotations
 
 import math
-from typing import TypeGuard
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
-from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.quantizer.filled_domains import FilledObserver, rounded
-from safe_arm.quantizer.stand_ins import StandIn, value_of
+from safe_arm.quantizer.stand_ins import StandIn, is_averaging, shown_alone, value_of
 
 
 class TrainedDomain(torch.nn.Module):
@@ -39,20 +37,15 @@ class TrainedDomain(torch.nn.Module):
         self.register_buffer("extents", torch.full((values, 2), -math.inf))
 
     def show(self, index: int, x: Tensor) -> None:
-        """Move the range of a value towards that of a batch, and the domain with it."""
-        shared = self.fake_quantize
-        average = shared.activation_post_process
+        """Widen the range of a value to that of a batch or move it towards that, and the domain with it."""
+        average = self.fake_quantize.activation_post_process
         low, high = x.detach().float().aminmax()
         latest = torch.stack((-low, high))
-        known = self.extents[index]
+        known = torch.maximum(self.extents[index], latest)
         moved = known + average.averaging_constant * (latest - known)
-        self.extents[index] = torch.where(known.isinf(), latest, moved)
+        self.extents[index] = moved
         below, above = self.extents.amax(0)
-        average.min_val = (-below).reshape(average.min_val.shape)
-        average.max_val = above.reshape(average.max_val.shape)
-        scale, zero_point = average.calculate_qparams()
-        shared.scale.resize_(scale.shape).copy_(scale)
-        shared.zero_point.resize_(zero_point.shape).copy_(zero_point)
+        shown_alone(self.fake_quantize, torch.stack((-below, above)))
 
 
 class TrainedValue(StandIn):
@@ -87,7 +80,7 @@ def cover_each_value(
     shared_by: dict[int, dict[Node, list[EdgeOrNode]]] = {}
     for place, observer in observers.items():
         module = _unfilled(observer)
-        if _is_moving(module):
+        if is_averaging(module):
             values = shared_by.setdefault(id(module), {})
             values.setdefault(value_of(place), []).append(place)
     for values in shared_by.values():
@@ -99,12 +92,6 @@ def _unfilled(observer: ObserverOrFakeQuantize) -> ObserverOrFakeQuantize:
     if isinstance(observer, FilledObserver):
         return observer.observer
     return observer
-
-
-def _is_moving(module: ObserverOrFakeQuantize) -> TypeGuard[FakeQuantize]:
-    if not isinstance(module, FakeQuantize) or module.is_dynamic:
-        return False
-    return type(module.activation_post_process) is MovingAverageMinMaxObserver
 
 
 def _cover(

@@ -7,15 +7,16 @@ clipped. But weights are known as they are, whenever they are read.
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
+from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import VIEWS
 from safe_arm.quantizer.graph_edits import depends_on_input
-from safe_arm.quantizer.stand_ins import StandIn, value_of
+from safe_arm.quantizer.stand_ins import StandIn, shown_alone, value_of
 
 
 class CurrentRange(StandIn):
@@ -24,9 +25,7 @@ class CurrentRange(StandIn):
     def forward(self, x: Tensor) -> Tensor:
         """Return weights of any shape rounded."""
         if bool(self.observer.observer_enabled):
-            known = self.observer.activation_post_process
-            known.min_val.fill_(math.inf)
-            known.max_val.fill_(-math.inf)
+            return shown_alone(self.observer, x)
         rounded: Tensor = self.observer(x)
         return rounded
 
@@ -43,11 +42,20 @@ def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
         if isinstance(observer, FakeQuantize) and _has_bounds(observer):
             places.setdefault(id(observer), []).append(place)
     for shared in places.values():
-        values = [value_of(place) for place in shared]
-        if len(set(values)) == 1 and not depends_on_input(values[0]):
+        sources = {_viewed(value_of(place)) for place in shared}
+        if len(sources) == 1 and not depends_on_input(*sources):
             module = CurrentRange(observers[shared[0]])
             for place in shared:
                 observers[place] = module
+
+
+def _viewed(node: Node) -> Node:
+    """Return the value of which a node shows all elements."""
+    while op_name(node) in VIEWS:
+        source = node.args[0]
+        assert isinstance(source, Node)
+        node = source
+    return node
 
 
 def _has_bounds(observer: FakeQuantize) -> bool:

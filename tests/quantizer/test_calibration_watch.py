@@ -237,3 +237,15 @@ def test_each_spoilt_input_is_warned_about_once_and_the_flow_of_pt2e_as_well():
     samples = [(spoilt(normal(n), n, 1e6), spoilt(normal(9 + n), n, 1e6)) for n in range(8)]
     messages = told_step_by_step(samples, TWO_INPUTS)
     assert sorted(message.partition(":")[0] for message in messages) == ["input 'more_0'", "input 'x'"]
+
+
+def test_training_is_looked_at_for_its_first_batches():
+    watched = prepare(NET, quantizer(get_symmetric_quantization_config(is_qat=True)), image(), is_qat=True)
+    calibrated = prepare(NET, quantizer(min_max()), image())
+    looks = []
+    for model in (watched, calibrated):
+        for seed in range(70):
+            model(*image(seed))
+        (seen,) = model.activation_post_process_0.watch._inputs.values()
+        looks.append(seen.count)
+    assert looks == [64, 70]

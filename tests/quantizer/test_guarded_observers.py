@@ -1,6 +1,7 @@
 """An observer that cannot take a value costs the operators on either side of it, not the calibration."""
 
 import copy
+import math
 import pickle
 from functools import partial
 
@@ -170,3 +171,14 @@ def test_an_observer_that_was_loaded_was_shown_its_samples():
     shown[place](torch.linspace(-1, 1, 16))
     loaded[place].observer.load_state_dict(shown[place].observer.state_dict())
     assert [hasattr(each[place], "convert") for each in (shown, loaded, fresh)] == [False, False, True]
+
+
+@pytest.mark.parametrize("is_qat", [True, False])
+def test_a_batch_of_infinities_is_forgotten_in_training_once_another_came(is_qat):
+    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=is_qat)
+    prepared = prepare(Stubborn(lambda m, a: a.relu()), quantizer, ramp(), is_qat)
+    with torch.no_grad():
+        for sample in (ramp()[0], ramp()[0] * math.inf, ramp()[0]):
+            prepared(sample)
+    convert_pt2e(prepared)
+    assert bool(quantizer.left_float) != is_qat

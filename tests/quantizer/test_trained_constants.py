@@ -100,7 +100,7 @@ def test_a_step_of_training_reaches_the_one_exact_delegate(name):
     inputs = TABLES[name][2]
     model, _ = prepared(SafeTOSAQuantizer, name)
     before = model(*inputs)
-    stored = [each for key, each in model.named_parameters() if key.startswith("trained_")]
+    stored = [each for key, each in model.named_parameters() if "trained_" in key]
     assert stored
     torch.optim.SGD(stored, 0.01).step()
     after = model(*inputs)
@@ -145,5 +145,5 @@ def test_calibration_is_as_it_was_and_twice_equals_once():
     before = targets(model)
     assert store_trained_values(model, calibrated).values == {}
     assert targets(model) == before
-    assert list(store_trained_values(model, training).values) == ["g"]
+    assert list(store_trained_values(model, training).values) == ["computed of g"]
     assert store_trained_values(model, training).values == {}

@@ -1,13 +1,15 @@
 """Parameters and buffers of a net that is trained keep the user's names."""
 
+import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import min_max
 from small import Built
 from stubborn import exported, prepare, quantizer_of
 from torch import nn
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
@@ -97,9 +99,18 @@ def instance_norm(is_affine):
     return Built(lambda m, x: m.n(m.c(x)), **parts).train()
 
 
-def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names():
+def for_u85():
+    quantizer = SafeEthosUQuantizer(EthosUCompileSpec("ethos-u85-256"))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+    return quantizer
+
+
+@pytest.mark.parametrize("make", [lambda: quantizer_of(SafeTOSAQuantizer, is_qat=True), for_u85], ids=["TOSA", "U85"])
+def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names(make):
     model = instance_norm(True)
-    ours = prepare(instance_norm(True), quantizer_of(SafeTOSAQuantizer, is_qat=True), IMAGE, is_qat=True)
+    ours = prepare(instance_norm(True), make(), IMAGE, is_qat=True)
+    reshapes = [node.target for node in ours.graph.nodes if "reshape" in str(node.target)]
+    assert bool(reshapes) == (make is for_u85), "groups cost transposes, which an Ethos-U85 alone gains by"
     # Each channel and each value wants to go elsewhere, so that no gradient can be taken for another.
     target = torch.randn(4, 4, 6, 6, generator=torch.Generator().manual_seed(1)) + torch.arange(-4, 4, 2).view(-1, 1, 1)
     for net_or_graph in (model, ours):
@@ -114,18 +125,18 @@ def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names():
     assert float(model.n.bias.grad.diff().abs().min()) > 10 * code
 
 
-def groups_and_norms(is_affine, is_trained):
+def groups_and_norms(is_affine, in_groups):
     model = exported(instance_norm(is_affine), IMAGE)
     written = []
     for _ in range(2):
-        spell_out_operators(model, keeps_norms=is_trained)
+        spell_out_operators(model, keeps_norms=True, in_groups=in_groups)
         targets = [str(node.target) for node in model.graph.nodes]
         written.append([targets.count("aten.group_norm.default"), targets.count("aten.rsqrt.default")])
     assert written[0] == written[1], "twice equals once"
     return written[0]
 
 
-def test_an_instance_norm_is_one_of_groups_only_if_its_factors_are_trained():
+def test_an_instance_norm_is_one_of_groups_only_if_it_has_factors_and_groups_are_asked_for():
     assert groups_and_norms(True, True) == [1, 0]
     assert groups_and_norms(False, True) == [0, 1]
     assert groups_and_norms(True, False) == [0, 1]
@@ -148,3 +159,84 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
         found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
         # Steps of 1/255 of the largest input and weight, summed over 8 terms.
         assert float((found - expected).abs().max()) < 0.05 * float(expected.abs().max())
+
+
+def named(rule, inputs, is_qat=True, **parts):
+    """The names of what is trained in a net, with the shapes."""
+    model = Built(rule, **parts).train(is_qat)
+    graph = prepare(model, quantizer_of(SafeTOSAQuantizer, is_qat=is_qat), inputs, is_qat=is_qat)
+    return {name: tuple(each.shape) for name, each in graph.named_parameters() if each.requires_grad}
+
+
+ROWS = (torch.randn(2, 8, generator=torch.Generator().manual_seed(0)),)
+
+
+def matrices(**how):
+    return {"b": nn.Parameter(torch.rand(4)), "w": nn.Parameter(torch.rand(8, 4), **how)}
+
+
+def test_near_an_addmm_of_a_parameter_names_and_shapes_are_the_user_s():
+    def addmm(m, x):
+        return torch.addmm(m.b, x, m.w)
+
+    assert named(addmm, ROWS, **matrices()) == {"b": (4,), "trained_w": (4, 8)}
+    assert named(addmm, ROWS, **matrices(requires_grad=False)) == {"b": (4,)}
+    turned = matrices() | {"w": nn.Parameter(torch.rand(4, 8))}
+    assert named(lambda m, x: nn.functional.linear(x, m.w, m.b), ROWS, **turned) == {"b": (4,), "w": (4, 8)}
+    assert not [name for name in named(addmm, ROWS, is_qat=False, **matrices()) if "trained" in name]
+    given = (*ROWS, torch.rand(8, 4))
+    assert named(lambda m, x, w: torch.addmm(m.b, x, w), given, b=nn.Parameter(torch.rand(4))) == {"b": (4,)}
+
+
+SIGNAL = (torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)),)
+#: By name, a layer, its inputs, and what is trained of it.
+FORMS = {
+    "a transposed convolution of a sequence": (
+        lambda: nn.ConvTranspose1d(4, 4, 3),
+        SIGNAL,
+        {"c.trained_weight", "c.bias"},
+    ),
+    "of each channel": (lambda: nn.ConvTranspose1d(4, 4, 3, groups=4), SIGNAL, {"c.trained_weight", "c.bias"}),
+    "normalised weights": (
+        lambda: nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3)),
+        SIGNAL,
+        {"c.parametrizations.weight.trained_original1", "c.bias"},
+    ),
+    "a convolution of a sequence": (lambda: nn.Conv1d(4, 4, 3), SIGNAL, {"c.weight", "c.bias"}),
+}
+
+
+@pytest.mark.parametrize(("layer", "inputs", "names"), FORMS.values(), ids=FORMS)
+def test_what_is_trained_in_another_form_is_of_the_group_of_its_module_and_its_kind(layer, inputs, names):
+    assert named(lambda m, x: m.c(x).relu(), inputs, c=layer()).keys() == names
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_transposed_convolution_that_is_applied_twice_has_one_weight(groups):
+    layer = nn.ConvTranspose1d(4, 4, 3, padding=1, groups=groups)
+    found = named(lambda m, x: m.c(m.c(x).relu()), SIGNAL, c=layer)
+    assert found.keys() == {"c.trained_weight", "c.bias"}
+
+
+def test_parts_of_a_parameter_have_names_of_their_own():
+    parts = {"w": nn.Parameter(torch.rand(8, 8))}
+    linear = nn.functional.linear
+    found = named(lambda m, x: linear(x, m.w[:4]) + linear(x, m.w[4:]), ROWS, **parts)
+    assert found == {"trained_w": (4, 8), "trained_w_0": (4, 8)}
+
+
+def test_factors_of_channels_that_are_viewed_have_their_name_and_shape_and_a_matrix_has_not():
+    parts = {"g": nn.Parameter(torch.ones(4)), "c": nn.Conv1d(4, 4, 1)}
+    assert named(lambda m, x: m.c(x * m.g.view(4, 1)), SIGNAL, **parts) == {
+        "g": (4,),
+        "c.weight": (4, 4, 1),
+        "c.bias": (4,),
+    }
+    square = {"g": nn.Parameter(torch.ones(8, 8))}
+    x = (torch.randn(2, 8, 8),)
+    assert named(lambda m, x: x * m.g.t(), x, **square) == {"trained_g": (8, 8)}, "ones tell no transpose from a view"
+
+
+def test_a_part_that_is_the_whole_keeps_its_name():
+    parts = {"p": nn.Parameter(torch.rand(1, 4, 8)), "c": nn.Conv1d(4, 4, 1)}
+    assert named(lambda m, x: m.c(x + m.p[:, :4]), SIGNAL, **parts)["p"] == (1, 4, 8)

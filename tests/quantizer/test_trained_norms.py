@@ -88,7 +88,7 @@ def test_what_is_trained_is_one_exact_delegate_without_a_norm():
 
 
 def test_the_batches_are_counted_once_where_a_pass_raises_on_the_guards_of_an_export():
-    """Stock dies of the guards that ``ExportedProgram.module()`` adds (T59)."""
+    """Stock dies of the guards that ``ExportedProgram.module()`` adds (T60)."""
     model = exported(net("a global pool"), IMAGE, check_guards=True)
     guards = [node.name for node in model.graph.nodes if node.op == "call_module"]
     with pytest.raises(Exception, match="DecomposeAdaptiveAvgPool2dPass"):

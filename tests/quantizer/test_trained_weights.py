@@ -1,5 +1,7 @@
 """Weights that are trained are rounded in the range that they have, not in one that they had."""
 
+import copy
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
@@ -8,7 +10,8 @@ from observing import exchanges
 from small import Built
 from stubborn import exported
 from torch import nn
-from torchao.quantization.pt2e.fake_quantize import disable_observer
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize, disable_observer
+from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -66,3 +69,49 @@ def rule(m, x):
 def test_twice_equals_once_and_calibration_is_left_alone(monkeypatch, is_qat):
     image = [(torch.randn(1, 4, 6, 6),)]
     assert exchanges(monkeypatch, follow_weights, rule, image, is_qat=is_qat) == [(is_qat, False)]
+
+
+NORMS = {"a layer norm": nn.LayerNorm([4, 6]), "norms of groups": nn.GroupNorm(2, 4)}
+ROWS = (torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0)),)
+
+
+def greatest(model, name):
+    """The upper bound of the domain of a parameter."""
+    (node,) = model.graph.find_nodes(op="get_attr", target=name)
+    (observed,) = node.users
+    return float(model.get_submodule(observed.target).activation_post_process.max_val)
+
+
+def bound_once_shrunk(quantizer_class, norm):
+    """The bound of a norm's factors that were 1 and are a tenth of it now."""
+    net = Built(lambda m, x: m.norm(x), norm=norm).train()
+    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+    model = prepare_qat_pt2e(exported(net, ROWS), quantizer)
+    model(*ROWS)
+    # Of factors and offsets, the former are of 1.
+    name, factors = max(model.named_parameters(), key=lambda each: float(each[1].detach().sum()))
+    with torch.no_grad():
+        factors.mul_(0.1)
+    model(*ROWS)
+    return greatest(model, name)
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_the_factors_of_a_norm_are_followed_in_all_their_views(norm):
+    assert bound_once_shrunk(TOSAQuantizer, copy.deepcopy(norm)) > 0.9
+    assert bound_once_shrunk(SafeTOSAQuantizer, copy.deepcopy(norm)) == pytest.approx(0.1)
+
+
+def test_weights_that_share_a_domain_with_a_part_of_them_or_with_an_input_are_not_alone():
+    graph = torch.fx.Graph()
+    weight, x = graph.get_attr("weight"), graph.placeholder("x")
+    view = graph.call_function(torch.ops.aten.view.default, (weight, [4]))
+    part = graph.call_function(torch.ops.aten.slice.Tensor, (weight, 0, 0, 1))
+    followed = []
+    for others in ([view], [part], [x], [view, x]):
+        shared = FakeQuantize(MovingAverageMinMaxObserver, -128, 127, dtype=torch.int8)
+        observers = dict.fromkeys([weight, *others], shared)
+        follow_weights(observers)
+        followed.append(all(isinstance(each, CurrentRange) for each in observers.values()))
+    assert followed == [True, False, False, False]
