@@ -325,19 +325,18 @@ class _SafeRules(CheckedSettings):
         A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
         warning list these nodes.
         """
-        ledger = self._ledger
-        contained_annotation.change(model, (spell_out_activations,), ledger)
-        model = contained_annotation.annotate(model, self._stock_annotate, ledger)
+        contained_annotation.change(model, (spell_out_activations,), self._ledger)
+        model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [self._convolve_pools, *_KEPT_FINE]
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
             changes.insert(1, refine_gates)
-        contained_annotation.change(model, changes, ledger)
+        contained_annotation.change(model, changes, self._ledger)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
-        contained_annotation.refine(model, steps, ledger)
+        contained_annotation.refine(model, steps, self._ledger)
         if self._trains:
             write_folds(model)
-        ledger.warn()
+        self._ledger.warn()
         return model
 
     def _convolve_pools(self, model: GraphModule) -> None:
