@@ -16,8 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
+from safe_arm.core.doubts import doubtful_tensors, infinite_factors
 from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.input_statistics import InputStatistics
 
 #: The warning about a config for training where nothing is trained.
@@ -62,6 +65,17 @@ def doubt_of_config(
     if not trains:
         return exported_in_training
     return _CONFIG_OF_TRAINING if is_calibrated else ""
+
+
+def doubts_of(model: GraphModule) -> tuple[str, ...]:
+    """Return what makes the quantisation of a float graph poor, of its weights and states."""
+    parameters = dict(model.named_parameters())
+    others = dict(model.named_buffers())
+    for node in model.graph.find_nodes(op="placeholder"):
+        value = tensor_of(node)
+        if value is not None:
+            others[str(node.target)] = value
+    return (*doubtful_tensors(parameters, others), *infinite_factors(model))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
-from safe_arm.core.doubts import doubtful_tensors, in_training_mode, infinite_factors
+from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import contained_annotation, contained_transform, float_run
 from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
@@ -28,11 +28,16 @@ from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
-from safe_arm.quantizer.calibration_watch import CalibrationWatch, doubt_of_config
+from safe_arm.quantizer.calibration_watch import (
+    CalibrationWatch,
+    doubt_of_config,
+    doubts_of,
+)
 from safe_arm.quantizer.checked_settings import CheckedSettings
 from safe_arm.quantizer.chosen_numbers import choose_numbers
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.constant_spellings import spell_out_with_constants
+from safe_arm.quantizer.dropped_guards import drop_guards
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.exact_products import keep_products_exact
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
@@ -54,7 +59,6 @@ from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.folded_constants import compute_constants
 from safe_arm.quantizer.functional_writes import LOST_WRITE, write_functionally
-from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.high_ranks import lower_ranks
 from safe_arm.quantizer.index_dtypes import widen_indices
@@ -117,6 +121,7 @@ _TRIED_SAMPLES = 2
 _RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    drop_guards,
     write_scopes_out,
     write_functionally,
     spell_out_activations,
@@ -308,15 +313,8 @@ class _SafeRules(CheckedSettings):
 
     def _look_for_doubts(self, model: GraphModule) -> None:
         """Warn about what makes the quantisation of a float graph poor."""
-        parameters = dict(model.named_parameters())
-        others = dict(model.named_buffers())
-        for node in model.graph.find_nodes(op="placeholder"):
-            value = tensor_of(node)
-            if value is not None:
-                others[str(node.target)] = value
         self._training = in_training_mode(model)
-        doubts = (*doubtful_tensors(parameters, others), *infinite_factors(model))
-        for doubt in doubts:
+        for doubt in doubts_of(model):
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
 
     def annotate(self, model: GraphModule) -> GraphModule:
