@@ -161,7 +161,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     widen_indices,
     name_sizes,
 )
-_KEPT_FINE = (keep_reciprocals_fine, keep_roots_fine, keep_bounds, keep_similarities)
+_KEPT_FINE = (keep_roots_fine, keep_bounds, keep_similarities)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
@@ -331,6 +331,7 @@ class _SafeRules(CheckedSettings):
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
             refine_gates(model)
+        keep_reciprocals_fine(model, of_softmaxes=not self._is_ethos_u85())
         for step in _KEPT_FINE:
             step(model)
         steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
