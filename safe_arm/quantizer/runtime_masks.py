@@ -145,12 +145,12 @@ def _added(values: ConstantValues, node: Node) -> _Mask | None:
     for scores, mask in ((left, right), (right, left)):
         if not isinstance(scores, Node) or not isinstance(mask, Node):
             continue
-        if _is_additive(values, mask, scores):
+        if is_additive(values, mask, scores):
             return _Mask(scores, mask)
     return None
 
 
-def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
+def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks,
     the logarithm of a mask, or a smaller input."""
     value = tensor_of(mask)

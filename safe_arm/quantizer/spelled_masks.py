@@ -15,7 +15,6 @@ from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.mask_bounds import MASKED
 from safe_arm.quantizer.operator_schemas import may_alias
-from safe_arm.quantizer.two_steps import is_call
 
 _ATEN = torch.ops.aten
 #: A sum with it is the number itself.
@@ -28,9 +27,8 @@ def spell_out_masks(model: GraphModule) -> None:
 
     ``x - (1 - keep) * 1e9`` becomes ``x + (1 - keep) * -1e9``, ``(keep - 1) * 1e9`` becomes ``(1 - keep) * -1e9``, and
     ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``x + log(keep)`` of a condition fills
-    in a number where it is false, and scores are scaled before they are filled in instead of behind. ``x + (bias +
-    mask)`` becomes ``(x + bias) + mask`` if the bias is no constant, as T5's, which is trained. In any other spelling
-    the number widens the domain of the scores, which have one code for each several millions then.
+    in a number where it is false, and scores are scaled before they are filled in instead of behind. In any other
+    spelling the number widens the domain of the scores, which have one code for each several millions then.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -43,8 +41,6 @@ def spell_out_masks(model: GraphModule) -> None:
                 rule(node)
             if node.target in _SCALES:
                 _scale_before_fill(node, values)
-            if node.target == _ATEN.add.Tensor:
-                _add_bias_first(node, values)
         module.recompile()
 
 
@@ -117,23 +113,6 @@ def _fill(
     filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
     total.replace_all_uses_with(filled)
     total.graph.erase_node(total)
-
-
-def _add_bias_first(total: Node, values: ConstantValues) -> None:
-    """Write ``scores + (bias + mask)`` as ``(scores + bias) + mask`` if the mask alone is constant."""
-    if total.kwargs or any(values.of(operand) is not None for operand in total.args):
-        return
-    for scores, biased in (total.args, total.args[::-1]):
-        if not is_call(biased, _ATEN.add.Tensor) or biased.kwargs:
-            continue
-        for bias, mask in (biased.args, biased.args[::-1]):
-            value = values.of(mask)
-            if value is None or not bool((value <= MASKED).any()):
-                continue
-            if isinstance(bias, Node) and isinstance(scores, Node):
-                shifted = Writer(total)(_ATEN.add.Tensor, scores, bias)
-                total.args = (shifted, mask)
-                return
 
 
 def _lower_bound(node: Node) -> float:
