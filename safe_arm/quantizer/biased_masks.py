@@ -40,6 +40,7 @@ def add_biases_first(module: GraphModule) -> None:
         sums = [softmax.source]
         while sums:
             sums += _bias_first(sums.pop(), values)
+    module.recompile()
 
 
 def _bias_first(total: Node, values: ConstantValues) -> list[Node]:

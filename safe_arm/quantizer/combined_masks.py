@@ -70,6 +70,7 @@ def combine_masks(module: GraphModule) -> None:
         if shown is not None:
             _combine(module, softmax, scores, parts, biases, shown)
             module.graph.eliminate_dead_code()
+    module.recompile()
 
 
 def _below(
