@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
+from safe_arm.quantizer.biased_masks import add_biases_first
+from safe_arm.quantizer.combined_masks import combine_masks
 from safe_arm.quantizer.constant_values import ConstantValues
 from safe_arm.quantizer.graph_edits import add_call, add_constant
 from safe_arm.quantizer.mask_bounds import MASKED, bound_of
@@ -41,6 +43,8 @@ def mask_probabilities(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         _decompose_masked_attention(module)
+        add_biases_first(module)
+        combine_masks(module)
         values = ConstantValues(module)
         for softmax in list(softmaxes(module)):
             scores = _masked_scores(values, softmax)

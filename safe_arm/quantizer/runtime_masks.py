@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.island import graph_modules
@@ -26,8 +27,8 @@ from safe_arm.quantizer.softmaxes import (
 )
 
 _ATEN = torch.ops.aten
-_FILLS = (_ATEN.masked_fill.Scalar, _ATEN.masked_fill.Tensor)
-_WHERES = (
+FILLS = (_ATEN.masked_fill.Scalar, _ATEN.masked_fill.Tensor)
+WHERES = (
     _ATEN.where.self,
     _ATEN.where.ScalarOther,
     _ATEN.where.ScalarSelf,
@@ -35,7 +36,7 @@ _WHERES = (
 )
 #: A factor of masks that are subtracted; smaller ones are those of pictures, too.
 _SUBTRACTED = 1e3
-_PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
+PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
 
 
 def mask_at_run_time(model: GraphModule) -> None:
@@ -56,24 +57,39 @@ def mask_at_run_time(model: GraphModule) -> None:
             mask = _mask(values, softmax)
             if mask is None:
                 continue
-            if mask.fills:
-                scores = _chosen(module, softmax, mask)
-            else:
-                if mask.node not in sums:
-                    sums[mask.node] = _sums(module.graph, mask.node)
-                scores = _summed(module.graph, softmax, mask, sums[mask.node])
-            softmax.replace(_written(module, softmax, scores))
             written = True
+            if mask.fills:
+                replace_masked(module, softmax, mask)
+                continue
+            if mask.node not in sums:
+                sums[mask.node] = _sums(module.graph, mask.node)
+            scores = _summed(module.graph, softmax, mask, sums[mask.node])
+            softmax.replace(_written(module, softmax, scores))
         if written:
             module.graph.eliminate_dead_code()
         module.recompile()
+
+
+def replace_masked(
+    module: GraphModule, softmax: Softmax, mask: Mask, shown: Tensor | None = None
+) -> None:
+    """Put a softmax of scores that are masked by a condition in the place of another.
+
+    Args:
+        module: the graph; changed in place.
+        softmax: the other.
+        mask: the scores and the condition.
+        shown: which scores of a row that is hidden as a whole share its probability; None for all.
+    """
+    scores = _chosen(module, softmax, mask)
+    softmax.replace(_written(module, softmax, scores, shown))
 
 
 def inputs_of_masks(model: GraphModule) -> set[Node]:
     """Return the inputs of which a mask is a multiple by a low or a very high number, so that they are 0 or 1."""
     values = ConstantValues(model)
     found = set()
-    for target in _PRODUCTS:
+    for target in PRODUCTS:
         for node in model.graph.find_nodes(op="call_function", target=target):
             source, factor = node.args[:2]
             subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
@@ -87,7 +103,7 @@ def inputs_of_masks(model: GraphModule) -> set[Node]:
 
 
 @dataclass(frozen=True)
-class _Mask:
+class Mask:
     """A mask that depends on an input.
 
     Attributes:
@@ -102,12 +118,12 @@ class _Mask:
     inverted: bool = False
 
 
-def _mask(values: ConstantValues, softmax: Softmax) -> _Mask | None:
+def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
     """Return the mask of a softmax; None if there is none, or if it is constant."""
     node = softmax.source
     mask = None
-    if node.target in (*_WHERES, *_FILLS):
-        mask = _condition(values, node)
+    if node.target in (*WHERES, *FILLS):
+        mask = condition_of(values, node)
     elif node.target == _ATEN.add.Tensor and not node.kwargs:
         mask = _added(values, node)
     if mask is None:
@@ -117,9 +133,9 @@ def _mask(values: ConstantValues, softmax: Softmax) -> _Mask | None:
     return mask
 
 
-def _condition(values: ConstantValues, node: Node) -> _Mask | None:
+def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask of an operator that puts a low number in the place of what is masked."""
-    if node.target in _FILLS:
+    if node.target in FILLS:
         kept, condition, number = node.args[:3]
         inverted = True
     else:
@@ -136,21 +152,21 @@ def _condition(values: ConstantValues, node: Node) -> _Mask | None:
         return None
     if value.dtype != torch.bool:
         return None
-    return _Mask(kept, condition, fills=True, inverted=inverted)
+    return Mask(kept, condition, fills=True, inverted=inverted)
 
 
-def _added(values: ConstantValues, node: Node) -> _Mask | None:
+def _added(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask that is added."""
     left, right = node.args[:2]
     for scores, mask in ((left, right), (right, left)):
         if not isinstance(scores, Node) or not isinstance(mask, Node):
             continue
-        if _is_additive(values, mask, scores):
-            return _Mask(scores, mask)
+        if is_additive(values, mask, scores):
+            return Mask(scores, mask)
     return None
 
 
-def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
+def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks,
     the logarithm of a mask, or a smaller input."""
     value = tensor_of(mask)
@@ -162,15 +178,15 @@ def _is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     source = moved_from(mask)
     if source.op == "placeholder":
         return bool(value.numel() < other.numel())
-    if source.target in _PRODUCTS:
+    if source.target in PRODUCTS:
         factors = source.args[:2]
         return any(values.are_at_most(factor, MASKED) for factor in factors)
     if source.target == _ATEN.log.default:
         return _is_of_next_to_nothing(values, source.args[0])
-    if source.target not in (*_WHERES, *_FILLS):
+    if source.target not in (*WHERES, *FILLS):
         return False
     numbers = source.args[1:]
-    if source.target in _FILLS:
+    if source.target in FILLS:
         numbers = source.args[::2]
     for number in numbers:
         if not values.are_at_most(number, torch.inf):
@@ -185,7 +201,12 @@ def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
     return values.are_at_most(node.args[1], math.exp(MASKED))
 
 
-def _written(module: GraphModule, softmax: Softmax, scores: _MaskedScores) -> Node:
+def _written(
+    module: GraphModule,
+    softmax: Softmax,
+    scores: _MaskedScores,
+    shown: Tensor | None = None,
+) -> Node:
     """Write the softmax of masked scores, and return it."""
     graph = module.graph
     dim = softmax.dim
@@ -196,6 +217,11 @@ def _written(module: GraphModule, softmax: Softmax, scores: _MaskedScores) -> No
         if not softmax.is_safe:
             from_last = dim - softmax.value.dim()
             keep = _with_empty_rows(graph, keep, from_last)
+        if shown is not None:
+            like = softmax.value
+            name = f"mask_of_{softmax.node.name}_shown"
+            constant = add_constant(module, name, shown.to(like.dtype), like)
+            keep = add_call(graph, _ATEN.mul.Tensor, keep, constant)
         e = add_call(graph, _ATEN.mul.Tensor, e, keep)
         divisor = total(graph, e, dim)
         # Where a score is kept, their maximum is, whose exponential is 1.
@@ -225,7 +251,7 @@ class _MaskedScores:
     keep: Node
 
 
-def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _MaskedScores:
+def _chosen(module: GraphModule, softmax: Softmax, mask: Mask) -> _MaskedScores:
     """Write scores that are masked by a condition."""
     graph = module.graph
     like = softmax.value
@@ -250,7 +276,7 @@ def _chosen(module: GraphModule, softmax: Softmax, mask: _Mask) -> _MaskedScores
 def _summed(
     graph: Graph,
     softmax: Softmax,
-    mask: _Mask,
+    mask: Mask,
     sums: _Sums,
 ) -> _MaskedScores:
     """Write scores that are masked by a sum."""
@@ -297,7 +323,7 @@ def _limited(graph: Graph, mask: Node) -> Node:
 
 def _with_near_factor(graph: Graph, mask: Node) -> Node:
     """Write a mask that is a multiple of a number beyond what can be rescaled as one of a nearer number."""
-    if mask.target not in _PRODUCTS:
+    if mask.target not in PRODUCTS:
         return mask
     left, right = mask.args[:2]
     if not isinstance(right, float) or right >= LOWEST:

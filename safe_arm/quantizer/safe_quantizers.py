@@ -164,7 +164,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     widen_indices,
     name_sizes,
 )
-_KEPT_FINE = (keep_reciprocals_fine, keep_roots_fine, keep_bounds, keep_similarities)
+_KEPT_FINE = (keep_roots_fine, keep_bounds, keep_similarities)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
@@ -325,7 +325,7 @@ class _SafeRules(CheckedSettings):
         """
         contained_annotation.change(model, (spell_out_activations,), self._ledger)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
-        changes = [self._convolve_pools, *_KEPT_FINE]
+        changes = [self._convolve_pools, self._keep_reciprocals_fine, *_KEPT_FINE]
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
             changes.insert(1, refine_gates)
@@ -339,6 +339,9 @@ class _SafeRules(CheckedSettings):
 
     def _convolve_pools(self, model: GraphModule) -> None:
         convolve_pools(model, in_steps=self._is_ethos_u)
+
+    def _keep_reciprocals_fine(self, model: GraphModule) -> None:
+        keep_reciprocals_fine(model, of_softmaxes=not self._is_ethos_u85())
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))
@@ -357,10 +360,7 @@ class _SafeRules(CheckedSettings):
         model: GraphModule,
         edge_or_node_to_obs_or_fq: dict[EdgeOrNode, ObserverOrFakeQuantize],
     ) -> None:
-        """Adjust observers before torchao inserts them as the stock class does, and guard each of them.
-
-        Operators whose observer fails during calibration stay float.
-        """
+        """Adjust observers as the stock class does, and guard each: operators whose observer fails stay float."""
         if self.keep_reference and self.reference is None:  # nested graphs come later
             self.reference = GraphModule(model, deepcopy(model.graph))
         is_calibrated = float_run.annotated(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,13 @@ from safe_arm.quantizer.graph_edits import add_call, tensor_of
 _ATEN = torch.ops.aten
 _SAFE = _ATEN._safe_softmax.default
 _SOFTMAX = (_ATEN.softmax.int, _ATEN._softmax.default, _SAFE)
+_CASTS = (
+    _ATEN.to.dtype,
+    _ATEN.to.dtype_layout,
+    _ATEN.to.device,
+    _ATEN.to.other,
+    _ATEN.type_as.default,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class Softmax:
 
     Attributes:
         node: the operator.
-        source: what it reads, before it was reshaped if that left the dimension as it is.
+        source: what it reads, before it was cast to its own dtype, and reshaped if that left the dimension as it is.
         value: the fake tensor of ``source``.
         dim: its dimension in ``source``.
     """
@@ -71,14 +79,26 @@ def _softmax(node: Node) -> Softmax | None:
     assert isinstance(source, Node)
     assert isinstance(dim, int)
     dim %= value.dim()
+    source = before_casts(source)
     while op_name(source) in RESHAPES:
-        before = source.args[0]
+        before = before_casts(source.args[0])
         earlier = tensor_of(before)
         if earlier is None or not _keeps_last(earlier, value, dim):
             break
-        assert isinstance(before, Node)
         source, value, dim = before, earlier, earlier.dim() - 1
     return Softmax(node, source, value, dim)
+
+
+def before_casts(value: object) -> Any:
+    """Return a value before it was cast to the dtype that it has, as in ``softmax(scores.float())`` of floats."""
+    while isinstance(value, Node) and value.target in _CASTS:
+        source = value.args[0]
+        before = tensor_of(source)
+        after = tensor_of(value)
+        if before is None or after is None or before.dtype != after.dtype:
+            break
+        value = source
+    return value
 
 
 def _keeps_last(before: Tensor, after: Tensor, dim: int) -> bool:

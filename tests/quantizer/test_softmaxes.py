@@ -29,6 +29,24 @@ def test_a_softmax_is_found_behind_reshapes_that_keep_its_dimension(rule, dim, s
     assert (softmax.dim, softmax.value.shape) == (dim, shape)
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda m, x: x.exp().float().softmax(-1),
+        lambda m, x: x.exp().float().to(x.device).view(6, 12, 12).type_as(x).softmax(-1),
+        lambda m, x: x.exp().float().softmax(1),
+    ],
+)
+def test_a_softmax_is_found_behind_casts_to_the_same_dtype(rule):
+    (softmax,) = softmaxes(graph_of(rule, X))
+    assert softmax.source.target is torch.ops.aten.exp.default
+
+
+def test_a_cast_that_rounds_is_not_looked_through():
+    (softmax,) = softmaxes(graph_of(lambda m, x: x.exp().half().float().softmax(-1), X))
+    assert softmax.source.target is torch.ops.aten.to.dtype
+
+
 def test_a_reshape_of_dynamic_sizes_is_not_looked_through():
     net = Lambda(lambda m, x: x.reshape(-1, 432).softmax(-1))
     (softmax,) = softmaxes(exported(net, (X,), ({0: torch.export.Dim.DYNAMIC},)))
