@@ -31,6 +31,7 @@ from safe_arm import SafeArmPartitioner
 from safe_arm.partitioner import trials
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import proof, proof_cache
+from safe_arm.verification.model_process import end_idle
 
 PROFILE = "TOSA-1.0+INT"
 ALL = {**benchmarks.nets.NETS, **NETS}
@@ -144,6 +145,7 @@ def _timed(spent: Counter[str]) -> Any:
 
 
 def _of_children() -> float:
+    end_idle()  # What a child used counts when it has ended.
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -1,4 +1,4 @@
-"""What is positive stays positive where it is rounded in training, if an operator that reads it has no value at zero.
+"""A positive value stays positive where it is rounded in training, if an operator that reads it has no value at zero.
 
 The inverse root of a variance that is less than half a step is infinite in the graph that is trained, and every
 parameter is NaN after the step. On the device it is the largest of its domain (``norm_domains``). A batch of large

@@ -1,4 +1,4 @@
-"""What lived before a step is left out of garbage collection until it ends; what the step makes is not."""
+"""Objects that lived before a step are left out of garbage collection until it ends; those that it makes are not."""
 
 import gc
 import weakref

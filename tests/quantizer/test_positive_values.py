@@ -1,4 +1,4 @@
-"""What is positive is not rounded to a zero that an operator has no value at, while a net is trained."""
+"""A positive value is not rounded to a zero that an operator has no value at, while a net is trained."""
 
 import pytest
 import torch
