@@ -85,8 +85,8 @@ def _before_filled(
         shifted = write(_ADD, scores, bias)
         operands: list[Any] = list(biased.args)
         operands[kept] = shifted
-        fill: Any = biased.target
-        total.replace_all_uses_with(write(fill, *operands))
+        assert callable(biased.target)
+        total.replace_all_uses_with(write(biased.target, *operands))
         total.graph.erase_node(total)
         return [shifted]
     return []

@@ -184,7 +184,7 @@ def _combine(
             at_run_time = part
         else:
             hidden = hidden | part.hidden
-    # Of a condition and a constant one, in numbers: the reference model takes no constant of booleans there.
+    # The two conditions are joined as numbers, because the reference model takes no constant of booleans there.
     constant = write.constant(hidden.to(softmax.value.dtype), f"hidden_{name}")
     if not at_run_time.fills:
         both = write(_ATEN.maximum.default, at_run_time.node, constant)

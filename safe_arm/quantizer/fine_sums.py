@@ -99,23 +99,27 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
 
 def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a sum times its rough reciprocal for the observer of the sum."""
-    largest = LARGEST_UNIT * (1 + _rounded(observers[0]))
-    return _up_to(largest, observers[0])
+    (observer,) = observers
+    step, zero_point = observer.calculate_qparams()
+    largest = LARGEST_UNIT * (1 + _rounded(step))
+    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
 
 
 def _of_correction(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of the correction for the observer of the sum."""
-    largest = LARGEST_CORRECTION / (1 - _rounded(observers[0]))
-    return _up_to(largest, observers[0])
+    (observer,) = observers
+    step, zero_point = observer.calculate_qparams()
+    largest = LARGEST_CORRECTION / (1 - _rounded(step))
+    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
 
 
-def _rounded(observer: Any) -> Tensor:
+def _rounded(step: Tensor) -> Tensor:
     """Return the share of the least sum, which is 1, that is half a step."""
-    step, _ = observer.calculate_qparams()
     return torch.clamp(step / 2, max=_MOST_ROUNDED)
 
 
-def _up_to(largest: Tensor, observer: Any) -> tuple[Tensor, Tensor]:
-    _, zero_point = observer.calculate_qparams()
-    low, high = observer.quant_min, observer.quant_max
+def _up_to(
+    largest: Tensor, zero_point: Tensor, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a domain from 0 to a value, by the smallest and the largest code."""
     return largest / (high - low), torch.full_like(zero_point, low)

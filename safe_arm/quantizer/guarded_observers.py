@@ -129,7 +129,7 @@ class GuardedObserver(ObserverBase):
             missing = _not_a_number(self.observer)
             if not missing:
                 if self.is_trained:
-                    # What a batch of infinities left behind is the user's to restore.
+                    # A batch of infinities is over; the user restores what it left in the parameters.
                     self.failure = ""
                 return result
         if missing:

@@ -78,7 +78,7 @@ def give_names_back(
             if source in tensors:
                 sources.append(source)
         if sources and _is_numbered(node, tensors):
-            # Of a direction and its lengths, the direction.
+            # The direction of a normalised weight names it, not the lengths.
             largest = max(sources, key=lambda each: tensors[each].numel())
             if not _read_in_its_shape(model, node, largest, tensors[largest]):
                 _name_after(model, node, largest)

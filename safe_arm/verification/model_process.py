@@ -28,7 +28,7 @@ from safe_arm.verification.reference_model import arrays_of, run_tosa
 from safe_arm.verification.stdout_filter import serializer_warnings_are_shown
 from safe_arm.verification.tiny_graph import SHAPE, tiny_graph
 
-#: What the process runs. Its arguments are its end of a pipe, and where this process finds its modules.
+#: The program of the process. Its arguments are its end of a pipe, and where this process finds its modules.
 PROGRAM = (
     "import sys; sys.path[:] = sys.argv[2:]; "
     "from safe_arm.verification import model_server; "

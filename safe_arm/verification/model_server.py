@@ -118,7 +118,7 @@ def serve(descriptor: int) -> None:
         if new_flatbuffer is not None:
             flatbuffer = new_flatbuffer
         result = _result(flatbuffer, arrays)
-        flush_everything()  # What C printed.
+        flush_everything()  # C's buffer too: the process may be killed.
         pipe.send(result)
 
 
@@ -129,7 +129,7 @@ def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmErro
         return error
     except MemoryError:
         return NoResultError("the TOSA reference model runs out of memory")
-    except Exception as error:  # Of any class, which may not cross.
+    except Exception as error:  # Its class may not be known on the other side.
         return NoResultError(
             f"the TOSA reference model fails: {type(error).__name__}: {error}"
         )
