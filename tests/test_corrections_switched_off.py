@@ -17,7 +17,7 @@ from small import Built, Lambda, image
 from torch.utils._pytree import tree_leaves
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.quantizer import norm_folding, safe_quantizers
+from safe_arm.quantizer import norm_folding, ordered_steps, safe_quantizers
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.functional_writes import write_functionally
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
@@ -51,9 +51,9 @@ def counting(m, x):
 
 def without_step(step):
     def switched_off(patch):
-        steps = tuple(each for each in safe_quantizers._BEFORE_PASSES if each is not step)
-        assert len(steps) == len(safe_quantizers._BEFORE_PASSES) - 1
-        patch.setattr(safe_quantizers, "_BEFORE_PASSES", steps)
+        steps = tuple(each for each in ordered_steps.BEFORE_PASSES if each is not step)
+        assert len(steps) == len(ordered_steps.BEFORE_PASSES) - 1
+        patch.setattr(ordered_steps, "BEFORE_PASSES", steps)
 
     return switched_off
 

@@ -32,8 +32,8 @@ _REACH = 31.97
 _STEPS = 64
 #: The largest product of an argument and its rough root squared, where half a step has that of a quarter, and the
 #: inverse root of the least, where an eighth has it.
-_LARGEST_UNIT = 2.014
-_LARGEST_CORRECTION = 2.009
+LARGEST_UNIT = 2.014
+LARGEST_CORRECTION = 2.009
 
 
 def refine_root(rough: Node) -> None:
@@ -74,6 +74,13 @@ def keep_roots_fine(model: GraphModule) -> None:
 
 def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the inverse roots in two steps."""
+    for found in chains_of_roots(model):
+        if found.fine.args[:2] == (found.rough, found.correction):
+            yield found
+
+
+def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
+    """Give all that is multiplied by the inverse root of ``y * r * r`` with ``r = rsqrt(y)``."""
     for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
         unit = correction.args[0]
         if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
@@ -83,27 +90,37 @@ def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
             continue
         (fine,) = correction.users
         argument = rough.args[0]
-        if fine.target is not _PRODUCT or fine.args[:2] != (rough, correction):
+        if fine.target is not _PRODUCT:
             continue
         if isinstance(argument, Node) and scaled.args[:2] == (argument, rough):
             yield TwoSteps(argument, rough, scaled, unit, correction, fine)
 
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
+    annotate_unit(found, spec)
+    factors = [(factor, found.fine) for factor in (found.rough, found.correction)]
+    give_spec(found.fine, exact_spec(factors))
+
+
+def annotate_unit(found: TwoSteps, spec: QuantizationSpec) -> None:
+    """Annotate what is computed on the way to a root in two steps, up to its correction.
+
+    Args:
+        found: the two steps.
+        spec: the specification of the argument in 8 bits.
+    """
     place = (found.argument, found.rough)
-    give_spec(found.rough, derived_spec(spec, place, _of_rough))
+    give_spec(found.rough, derived_spec(spec, place, of_rough))
     annotation = found.between.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
     annotation.allow_implicit_sharing = False
     factors = [(found.argument, found.between), (found.rough, found.between)]
     give_spec(found.between, exact_spec(factors))
-    give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))
-    give_spec(found.correction, fixed_spec(spec, _LARGEST_CORRECTION))
-    factors = [(factor, found.fine) for factor in (found.rough, found.correction)]
-    give_spec(found.fine, exact_spec(factors))
+    give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
+    give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
 
 
-def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a rough root for the observer of its argument."""
     argument = observers[0]
     step, zero_point = argument.calculate_qparams()

@@ -22,11 +22,14 @@ from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
-from safe_arm.quantizer import contained_annotation, contained_transform, float_run
-from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
+from safe_arm.quantizer import (
+    contained_annotation,
+    contained_transform,
+    float_run,
+    ordered_steps,
+)
 from safe_arm.quantizer.activations import spell_out_activations
 from safe_arm.quantizer.added_products import add_products_exactly
-from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import (
     CalibrationWatch,
@@ -34,22 +37,11 @@ from safe_arm.quantizer.calibration_watch import (
     doubts_of,
 )
 from safe_arm.quantizer.checked_settings import CheckedSettings
-from safe_arm.quantizer.chosen_numbers import choose_numbers
-from safe_arm.quantizer.clamp_domains import give_clamps_domains
-from safe_arm.quantizer.constant_spellings import spell_out_with_constants
-from safe_arm.quantizer.dropped_guards import drop_guards
-from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.exact_products import keep_products_exact
-from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.fine_gates import refine_gates
-from safe_arm.quantizer.fine_reciprocals import (
-    keep_reciprocals_fine,
-    refine_reciprocals,
-)
-from safe_arm.quantizer.fine_roots import keep_roots_fine
-from safe_arm.quantizer.finite_scores import name_plain_softmaxes
+from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.float_net import (
     calibration_calls,
     copy_with_own_state,
@@ -57,45 +49,17 @@ from safe_arm.quantizer.float_net import (
 )
 from safe_arm.quantizer.float_proof import Without, proven
 from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
-from safe_arm.quantizer.folded_constants import compute_constants
 from safe_arm.quantizer.functional_writes import LOST_WRITE, write_functionally
 from safe_arm.quantizer.guarded_observers import guard_observers
-from safe_arm.quantizer.high_ranks import lower_ranks
-from safe_arm.quantizer.index_dtypes import widen_indices
-from safe_arm.quantizer.infinite_numbers import (
-    norms_of_infinite_order,
-    open_infinite_bounds,
-)
-from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
+from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
-from safe_arm.quantizer.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
-from safe_arm.quantizer.log_softmax import spell_out_log_softmax
-from safe_arm.quantizer.masked_softmax import mask_probabilities
-from safe_arm.quantizer.mean_domains import (
-    leave_room_for_means,
-    leave_room_for_softmaxes,
-)
-from safe_arm.quantizer.mirrored_domains import mirror_domains
-from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_operators import complete_names, record_names
-from safe_arm.quantizer.named_sizes import name_sizes
-from safe_arm.quantizer.near_masks import bring_masks_near
-from safe_arm.quantizer.norm_domains import limit_norm_factors
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
-from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
-from safe_arm.quantizer.plain_scopes import write_scopes_out
 from safe_arm.quantizer.pool_domains import convolve_pools
-from safe_arm.quantizer.reversed_differences import multiply_subtrahends
-from safe_arm.quantizer.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
-from safe_arm.quantizer.scalar_fills import fill_from_tensors
-from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
-from safe_arm.quantizer.similarities import keep_similarities, write_similarities
-from safe_arm.quantizer.similarity_dims import name_similarity_dims
-from safe_arm.quantizer.softmax_domains import share_softmax_domains
-from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.similarities import write_similarities
 from safe_arm.quantizer.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
@@ -113,70 +77,11 @@ from safe_arm.quantizer.trained_norms import (
     counters_kept,
     give_norms_layers,
     join_norms,
-    keep_statistics,
 )
 
 #: Calibration samples on which the transforms are tried, and how often quantising starts again with another one.
 _TRIED_SAMPLES = 2
 _RESTARTS = 3
-#: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
-_BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
-    drop_guards,
-    write_scopes_out,
-    write_functionally,
-    spell_out_activations,
-    spell_out_operators,
-    spell_out_with_constants,
-    spell_out_powers,
-    broadcast_plainly,
-    lower_ranks,
-    open_infinite_bounds,
-    name_similarity_dims,
-    write_similarities,
-    multiply_subtrahends,
-    keep_scalar_ranks,
-    name_extreme_indices,
-    compute_constants,
-    spell_out_dynamic_attention,
-    spell_out_masks,
-    mask_probabilities,
-    mask_at_run_time,
-    leave_out_absorbed,
-    bring_masks_near,
-    name_plain_softmaxes,
-    spell_out_log_softmax,
-    choose_numbers,
-    fill_from_tensors,
-)
-#: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
-#: it decibels.
-_COSTLY_STEPS = (
-    write_scopes_out,
-    name_plain_softmaxes,
-    choose_numbers,
-    spell_out_powers,
-)
-_AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
-    compute_constants,
-    apply_layers_at_once,
-    write_inverse_roots,
-    refine_reciprocals,
-    widen_indices,
-    name_sizes,
-)
-_KEPT_FINE = (keep_roots_fine, keep_bounds, keep_similarities)
-#: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
-_AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
-    give_clamps_domains,
-    observe_between_bounds,
-    keep_moved_domains,
-    mirror_domains,
-    share_softmax_domains,
-    limit_norm_factors,
-    leave_room_for_means,
-    leave_room_for_softmaxes,
-    keep_statistics,
-)
 
 
 class _SafeRules(CheckedSettings):
@@ -228,7 +133,10 @@ class _SafeRules(CheckedSettings):
         config = self.training_config or self.global_config
         self._trains = is_for_training(config) and not run.net.folds
         self._look_for_doubts(model)
-        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        steps = [
+            step.__name__
+            for step in (*ordered_steps.BEFORE_PASSES, *ordered_steps.AFTER_PASSES)
+        ]
         with counters_kept(model):
             transformed = proven(
                 model, self._transform, run.net, run.trials, steps, self._ledger
@@ -262,10 +170,10 @@ class _SafeRules(CheckedSettings):
         stored = store_trained_values(model, config)
         if self._trains:
             give_norms_layers(model)
-        for step in _BEFORE_PASSES:
+        for step in ordered_steps.BEFORE_PASSES:
             if step.__name__ in without.steps:
                 continue
-            if step in _COSTLY_STEPS and has_float:
+            if step in ordered_steps.COSTLY_STEPS and has_float:
                 continue
             # An exponent that is a parameter is trained.
             if step is spell_out_powers and is_for_training(config):
@@ -298,7 +206,7 @@ class _SafeRules(CheckedSettings):
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
-        for step in _AFTER_PASSES:
+        for step in ordered_steps.AFTER_PASSES:
             if step.__name__ not in without.steps:
                 step(model)
         restore_outputs(model, outputs)
@@ -325,12 +233,20 @@ class _SafeRules(CheckedSettings):
         """
         contained_annotation.change(model, (spell_out_activations,), self._ledger)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
-        changes = [self._convolve_pools, self._keep_reciprocals_fine, *_KEPT_FINE]
+        changes = [
+            self._convolve_pools,
+            self._keep_reciprocals_fine,
+            *ordered_steps.KEPT_FINE,
+        ]
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
         if not self._is_ethos_u:
             changes.insert(1, refine_gates)
         contained_annotation.change(model, changes, self._ledger)
-        steps = (self._free_branch_domains, *_AFTER_ANNOTATION, self._keep_exact)
+        steps = (
+            self._free_branch_domains,
+            *ordered_steps.AFTER_ANNOTATION,
+            self._keep_exact,
+        )
         contained_annotation.refine(model, steps, self._ledger)
         if self._trains:
             write_folds(model)

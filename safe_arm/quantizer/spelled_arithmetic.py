@@ -130,6 +130,12 @@ def _complementary_error(write: Writer, x: Node) -> Node:
     return write(_ATEN.rsub.Scalar, error, 1)
 
 
+def _hypotenuse(write: Writer, x: Node, y: Node) -> Node:
+    squares = [write(_PRODUCT, side, side) for side in (x, y)]
+    total = write(_SUM, *squares)
+    return write(_ATEN.sqrt.default, total)
+
+
 def _add_product(
     write: Writer, x: Node, left: Node, right: Node, factor: float
 ) -> Node:
@@ -401,6 +407,7 @@ ARITHMETIC = {
     _ATEN.erfc.default: _complementary_error,
     _ATEN.fmax.default: _larger,
     _ATEN.fmin.default: _smaller,
+    _ATEN.hypot.default: _hypotenuse,
     _ATEN.addcmul.default: _add_product,
     _ATEN.addcdiv.default: _add_quotient,
     _ATEN.baddbmm.default: _add_batched,

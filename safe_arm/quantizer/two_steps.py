@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from safe_arm.quantizer.graph_edits import tensor_of
 
 _PRODUCT = torch.ops.aten.mul.Tensor
 _DIFFERENCE = torch.ops.aten.sub.Tensor
+_Steps = TypeVar("_Steps", bound="TwoSteps")
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,17 @@ class TwoSteps:
     def spec(self) -> QuantizationSpec | None:
         """The specification of the value, if all that is computed with it is of 8 bits; else None."""
         nodes = [self.rough, self.between, self.unit, self.correction, self.fine]
-        nodes += self.fine.users
-        if not all(map(_is_of_int8, nodes)):
-            return None
-        if any(map(_is_of_difference, self.fine.users)):
+        if not all(map(_is_of_int8, nodes)) or not self.is_readable:
             return None
         specs = self.rough.meta[Q_ANNOTATION_KEY].input_qspec_map
         return plain_spec(specs.get(self.argument))
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell whether all that reads the result is of 8 bits and gains by it."""
+        if not all(map(_is_of_int8, self.fine.users)):
+            return False
+        return not any(map(_is_of_difference, self.fine.users))
 
     def undo(self) -> None:
         """Let what reads the result read the rough one."""
@@ -76,7 +81,7 @@ class TwoSteps:
 
 
 def keep_fine(
-    found: Iterable[TwoSteps], annotate: Callable[[TwoSteps, QuantizationSpec], None]
+    found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
 ) -> None:
     """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits."""
     for each in list(found):

@@ -9,7 +9,7 @@ from torch import nn
 from users_tensors import UsersTensors
 
 from safe_arm.core.float_comparison import FloatComparison
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import ordered_steps, safe_quantizers
 from tests.fuzz import judging, properties
 from tests.fuzz.bad_input import CONFIGS, NETS, bad_case
 from tests.fuzz.cases import Case, Config, Input, one_line
@@ -151,7 +151,7 @@ def test_a_second_export_of_the_same_net(monkeypatch):
     outcome, whole = through_ours(Case(source, (Input((1, 2, 6, 6)),), Config("INT")))
     assert outcome.verdict == "right"
     assert properties.again(whole) == ""
-    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", ())
+    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", ())
     with pytest.raises(safe_quantizers.InternalError, match="wrote into"):
         properties.again(whole)
 

@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.contained_annotation import ATTEMPTS, annotate, refine, unobservable, unshareable
 from safe_arm.quantizer.left_float import Ledger
 
@@ -288,7 +288,7 @@ def a_step_that_ends(model):
 
 def test_a_step_of_ours_that_raises_does_not_end_the_export(monkeypatch):
     rule = Lambda(lambda m, x: torch.relu(x).sin())
-    monkeypatch.setattr(safe_quantizers, "_KEPT_FINE", (a_step_that_ends, a_step_that_forgets_the_sine))
+    monkeypatch.setattr(ordered_steps, "KEPT_FINE", (a_step_that_ends, a_step_that_forgets_the_sine))
     quantizer = quantizer_of(SafeTOSAQuantizer)
     with pytest.warns(UserWarning, match="a_step_that_ends is left out: KeyError: 'relu'"):
         model = annotated(rule, quantizer, ramp())

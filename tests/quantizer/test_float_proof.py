@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.float_proof import _RemedySearch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*stay float", "ignore::safe_arm.core.errors.DoubtfulInputWarning")
@@ -66,10 +66,10 @@ def test_a_step_that_raises_is_named_and_left_out(monkeypatch):
         raise IndexError("too far")
 
     steps = []
-    for step in safe_quantizers._BEFORE_PASSES:
+    for step in ordered_steps.BEFORE_PASSES:
         is_replaced = step.__name__ == spell_out_with_constants.__name__
         steps.append(spell_out_with_constants if is_replaced else step)
-    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", steps)
+    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", steps)
     made = quantizer_of(SafeTOSAQuantizer)
     assert computes(CLAMPED, made.transform_for_annotation(exported(CLAMPED)))
     (left,) = made.left_float

@@ -9,7 +9,7 @@ from lowering import PROFILES, lower_exactly, quantize, tosa
 from rewriting import Rewriting
 from small import Lambda
 
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.folded_constants import compute_constants
 
 INPUTS = (torch.randn(2, 12, generator=torch.Generator().manual_seed(0)),)
@@ -46,8 +46,8 @@ def test_no_arithmetic_on_constants_is_quantised(name, profile):
 
 
 def test_the_watch_over_all_tests_sees_what_is_left(monkeypatch):
-    for passes in ("_BEFORE_PASSES", "_AFTER_PASSES"):
-        monkeypatch.setattr(safe_quantizers, passes, ())
+    for passes in ("BEFORE_PASSES", "AFTER_PASSES"):
+        monkeypatch.setattr(ordered_steps, passes, ())
     with pytest.raises(AssertionError, match=r"arithmetic on constants is quantised: .*sin"):
         quantize(Lambda(RULES["grid"]), INPUTS, tosa(PROFILES[0]))
 

@@ -12,7 +12,7 @@ from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DemotionWarning
-from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.near_masks import bring_masks_near
 
 X = torch.linspace(-3, 3, 96).view(1, 12, 8)
@@ -56,8 +56,8 @@ def test_the_one_delegate_is_exact():
 
 
 def test_without_it_there_is_more_than_one(monkeypatch):
-    steps = [step for step in safe_quantizers._BEFORE_PASSES if step is not bring_masks_near]
-    monkeypatch.setattr(safe_quantizers, "_BEFORE_PASSES", tuple(steps))
+    steps = [step for step in ordered_steps.BEFORE_PASSES if step is not bring_masks_near]
+    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", tuple(steps))
     samples = [(X, KEEP)]
     with pytest.raises(DemotionWarning):
         check_one_exact(quantised(both, quantizer_of(SafeTOSAQuantizer), samples), samples[0], tosa(PROFILES[0]))

@@ -57,6 +57,7 @@ class TestArithmetic(Spelling):
         "the larger number": lambda m, x, y: torch.fmax(x, y) + y,
         "the smaller number": lambda m, x, y: torch.fmin(x, y) + y,
         "sum with a product": lambda m, x, y: torch.addcmul(x, x, y, value=0.5),
+        "hypotenuse": lambda m, x, y: torch.hypot(x, y) + y,
         "sum with a quotient": lambda m, x, y: torch.addcdiv(x, y, x.abs() + 1),
         "sum with a product of matrices": lambda m, x, y: torch.baddbmm(x, x, y),
         "layer by its matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight) + y[0],

@@ -1,0 +1,245 @@
+"""The root of a sum of squares is computed in two steps, with 16 bits before it is rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.quantizer.fine_roots import (
+    LARGEST_CORRECTION,
+    LARGEST_UNIT,
+    annotate_unit,
+    chains_of_roots,
+    of_rough,
+)
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.norm_domains import lowest_seen
+from safe_arm.quantizer.sums_of_squares import (
+    NearSum,
+    add_behind_squares,
+    keep_total,
+    near_sum,
+    write_products,
+)
+from safe_arm.quantizer.two_steps import TwoSteps, derived_spec, give_spec, keep_fine
+
+_ATEN = torch.ops.aten
+_POWER = _ATEN.pow.Tensor_Scalar
+_PRODUCT = _ATEN.mul.Tensor
+_ROOT = _ATEN.rsqrt.default
+_MAXIMUM = _ATEN.maximum.default
+#: The least square of the float graph: the inverse root of 0 is infinite.
+_LEAST = 1e-30
+#: By this factor more, no value is a tie.
+_MARGIN = 1.0007
+
+
+@dataclass(frozen=True)
+class _Length(TwoSteps):
+    """A root in two steps, ``between * factor * rsqrt(unit)``.
+
+    Attributes:
+        scaled: the correction times the factor; the correction itself if the factor is 1.
+    """
+
+    scaled: Node
+
+    @property
+    def is_annotated(self) -> bool:
+        """Tell whether the unit has its derived qparams."""
+        annotation = self.unit.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return False
+        return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell that anything may read the result, which has 8 bits."""
+        return True
+
+    def undo(self) -> None:
+        """Compute the root in one step."""
+        root = self.fine
+        if self.scaled is not self.correction:
+            root = self.correction
+            self.fine.args = self.scaled.args
+            _copy_inputs(self.scaled, self.fine)
+        root.target = _POWER
+        root.args = (self.argument, 0.5)
+        _copy_inputs(self.rough, root)
+        for node in dict.fromkeys((self.scaled, self.correction)):
+            if node is not root:
+                node.graph.erase_node(node)
+        for node in (self.unit, self.between, self.rough):
+            node.graph.erase_node(node)
+
+
+def _copy_inputs(source: Node, node: Node) -> None:
+    """Let a node quantise what it reads as another does."""
+    of_source = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if of_source is not None and annotation is not None:
+        annotation.input_qspec_map = dict(of_source.input_qspec_map)
+
+
+def refine_lengths(model: GraphModule) -> None:
+    """Write ``sqrt(y)`` as ``y * r * rsqrt(y * r * r)`` with ``r = rsqrt(y)``, if ``y`` is a sum of squares.
+
+    In 8 bits, of lengths that differ by a factor of 10, the squares of the shorter ones have one code or two. The sum
+    of squares is exact in 32 bits. A factor of it, as in a mean, is one of the root, and what is added to it is divided
+    by the factor.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place.
+    """
+    is_changed = False
+    for root in model.graph.find_nodes(op="call_function", target=_POWER):
+        if root.args[1] == 0.5 and _write(root):
+            is_changed = True
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def _write(root: Node) -> bool:
+    """Write one root, and tell whether it is that of a sum of squares."""
+    write = Writer(root)
+    write_products(root.args[0])
+    form = near_sum(write, root.args[0])
+    if form is None:
+        return False
+    add_behind_squares(form.total)
+    argument = _argument(write, form)
+    if argument is None:
+        return False
+    rough = write(_ROOT, argument)
+    between = write(_PRODUCT, argument, rough)
+    unit = write(_PRODUCT, between, rough)
+    correction = write(_ROOT, unit)
+    if form.factor != 1:
+        factor = _number_for(write, form.total, form.factor**0.5, "factor")
+        correction = write(_PRODUCT, correction, factor)
+    fine = write(_PRODUCT, between, correction)
+    shape = static_sizes(root)
+    if shape != static_sizes(fine):
+        fine = write(_ATEN.reshape.default, fine, shape)
+    root.replace_all_uses_with(fine)
+    root.graph.erase_node(root)
+    return True
+
+
+def _argument(write: Writer, form: NearSum) -> Node | None:
+    """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
+    offset, least = form.offset / form.factor, form.least / form.factor
+    if offset == 0:
+        bound = _number_for(write, form.total, max(least, _LEAST), "least")
+        return write(_MAXIMUM, form.total, bound)
+    if least > offset or offset < _LEAST:
+        return None
+    number = _number_for(write, form.total, offset, "offset")
+    return write(_ATEN.add.Tensor, form.total, number)
+
+
+def _number_for(write: Writer, node: Node, number: float, name: str) -> Node:
+    """Store a number as a tensor that is broadcast to a value."""
+    value = tensor_of(node)
+    assert value is not None
+    return write.constant(torch.full((1,) * value.dim(), number), name)
+
+
+def keep_lengths_fine(model: GraphModule) -> None:
+    """Quantise roots in two steps so that the result is rounded once; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    keep_fine(_lengths(model), _annotate)
+    model.recompile()
+
+
+def _lengths(model: GraphModule) -> Iterator[_Length]:
+    """Give the roots in two steps."""
+    for found in chains_of_roots(model):
+        fine, scaled = found.fine, found.correction
+        if fine.args[0] is scaled and len(fine.users) == 1:
+            scaled = fine
+            (fine,) = scaled.users
+        if fine.args[:2] == (found.between, scaled):
+            steps = {**vars(found), "fine": fine}
+            yield _Length(**steps, scaled=scaled)
+
+
+def _annotate(found: _Length, spec: QuantizationSpec) -> None:
+    annotate_unit(found, spec)
+    total, number = found.argument.all_input_nodes
+    exact = keep_total(found.argument, total)
+    if exact is not None:
+        annotation = found.argument.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map = {total: exact, number: exact}
+        annotation.output_qspec = exact
+        annotation.allow_implicit_sharing = False
+    place = (found.argument, found.rough)
+    unit = derived_spec(spec, place, _of_unit)
+    give_spec(found.unit, unit)
+    give_spec(found.correction, derived_spec(spec, place, _of_correction))
+    if found.scaled is not found.correction:
+        factor = Writer(found.fine).stored(found.scaled.args[1])
+        assert factor is not None
+        of_scaled = partial(_of_correction, factor=float(factor))
+        give_spec(found.scaled, derived_spec(spec, place, of_scaled))
+
+
+def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a unit for the observer of the argument."""
+    largest, _ = _bounds(observers[0])
+    return _up_to(largest, observers[0])
+
+
+def _of_correction(
+    observers: Sequence[Any], factor: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a correction times a factor for the observer of the argument."""
+    _, largest = _bounds(observers[0])
+    return _up_to(largest * factor, observers[0])
+
+
+def _up_to(largest: float, like: Any) -> tuple[Tensor, Tensor]:
+    """Return the qparams of values from 0 to the largest in the codes of an observer."""
+    scale, zero_point = like.calculate_qparams()
+    low, high = like.quant_min, like.quant_max
+    return torch.full_like(scale, largest / (high - low)), torch.full_like(
+        zero_point, low
+    )
+
+
+def _bounds(argument: Any) -> tuple[float, float]:
+    """Return the largest unit and the largest correction for arguments that are not below what was seen.
+
+    They are 1 but for the rounding of the argument and of its rough root, which is less for larger arguments. The
+    narrower they are, the finer are their codes.
+    """
+    lowest = lowest_seen(argument)
+    if lowest is None:
+        return LARGEST_UNIT, LARGEST_CORRECTION
+    step, _ = argument.calculate_qparams()
+    least = int(lowest / step)
+    if least < 1:
+        return LARGEST_UNIT, LARGEST_CORRECTION
+    scale, _ = of_rough([argument])
+    codes = torch.arange(least, argument.quant_max - argument.quant_min + 1)
+    rough = ((codes * step).rsqrt() / scale).round() * scale
+    square = rough.square() * step
+    highest = float(((codes + 0.5) * square).max())
+    lowest_unit = float(((codes - 0.5) * square).min())
+    return highest * _MARGIN, lowest_unit**-0.5 * _MARGIN

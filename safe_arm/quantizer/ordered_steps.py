@@ -1,0 +1,113 @@
+"""The steps that the safe quantisers take, in order; each changes a graph in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule
+
+from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
+from safe_arm.quantizer.activations import spell_out_activations
+from safe_arm.quantizer.bounded_domains import observe_between_bounds
+from safe_arm.quantizer.chosen_numbers import choose_numbers
+from safe_arm.quantizer.clamp_domains import give_clamps_domains
+from safe_arm.quantizer.constant_spellings import spell_out_with_constants
+from safe_arm.quantizer.dropped_guards import drop_guards
+from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
+from safe_arm.quantizer.extreme_indices import name_extreme_indices
+from safe_arm.quantizer.fine_lengths import keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.fine_reciprocals import refine_reciprocals
+from safe_arm.quantizer.fine_roots import keep_roots_fine
+from safe_arm.quantizer.finite_scores import name_plain_softmaxes
+from safe_arm.quantizer.folded_constants import compute_constants
+from safe_arm.quantizer.functional_writes import write_functionally
+from safe_arm.quantizer.high_ranks import lower_ranks
+from safe_arm.quantizer.index_dtypes import widen_indices
+from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
+from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
+from safe_arm.quantizer.layers_at_once import apply_layers_at_once
+from safe_arm.quantizer.log_softmax import spell_out_log_softmax
+from safe_arm.quantizer.masked_softmax import mask_probabilities
+from safe_arm.quantizer.mean_domains import (
+    leave_room_for_means,
+    leave_room_for_softmaxes,
+)
+from safe_arm.quantizer.mirrored_domains import mirror_domains
+from safe_arm.quantizer.moved_domains import keep_moved_domains
+from safe_arm.quantizer.named_sizes import name_sizes
+from safe_arm.quantizer.near_masks import bring_masks_near
+from safe_arm.quantizer.norm_domains import limit_norm_factors
+from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
+from safe_arm.quantizer.plain_scopes import write_scopes_out
+from safe_arm.quantizer.reversed_differences import multiply_subtrahends
+from safe_arm.quantizer.runtime_masks import mask_at_run_time
+from safe_arm.quantizer.scalar_fills import fill_from_tensors
+from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
+from safe_arm.quantizer.similarities import keep_similarities, write_similarities
+from safe_arm.quantizer.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.softmax_domains import share_softmax_domains
+from safe_arm.quantizer.spelled_masks import spell_out_masks
+from safe_arm.quantizer.spelled_powers import spell_out_powers
+from safe_arm.quantizer.spellings import spell_out_operators
+from safe_arm.quantizer.trained_norms import keep_statistics
+
+#: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
+BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    drop_guards,
+    write_scopes_out,
+    write_functionally,
+    spell_out_activations,
+    spell_out_operators,
+    spell_out_with_constants,
+    spell_out_powers,
+    broadcast_plainly,
+    lower_ranks,
+    open_infinite_bounds,
+    name_similarity_dims,
+    write_similarities,
+    multiply_subtrahends,
+    keep_scalar_ranks,
+    name_extreme_indices,
+    compute_constants,
+    spell_out_dynamic_attention,
+    spell_out_masks,
+    mask_probabilities,
+    mask_at_run_time,
+    leave_out_absorbed,
+    bring_masks_near,
+    name_plain_softmaxes,
+    spell_out_log_softmax,
+    choose_numbers,
+    fill_from_tensors,
+)
+#: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
+#: it decibels.
+COSTLY_STEPS = (
+    write_scopes_out,
+    name_plain_softmaxes,
+    choose_numbers,
+    spell_out_powers,
+)
+AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    compute_constants,
+    apply_layers_at_once,
+    write_inverse_roots,
+    refine_lengths,
+    refine_reciprocals,
+    widen_indices,
+    name_sizes,
+)
+KEPT_FINE = (keep_roots_fine, keep_lengths_fine, keep_bounds, keep_similarities)
+#: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
+AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
+    give_clamps_domains,
+    observe_between_bounds,
+    keep_moved_domains,
+    mirror_domains,
+    share_softmax_domains,
+    limit_norm_factors,
+    leave_room_for_means,
+    leave_room_for_softmaxes,
+    keep_statistics,
+)

@@ -1,0 +1,193 @@
+"""The root of a sum of squares has the bits of two steps, and the delegate computes it exactly."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn as nn
+from executorch.backends.arm.ethosu import EthosUCompileSpec
+from graph_changes import annotated, annotates_no_more
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, lower_safely, min_max, quantize, targets, tosa
+from ratios import quantised, ratios
+from rewriting import Rewriting
+from small import Built, Lambda
+from spelled import check_one_exact
+from stubborn import prepare, quantizer_of
+
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm.quantizer.fine_lengths import keep_lengths_fine, refine_lengths
+
+
+def rows(seed, terms=3):
+    """Vectors whose lengths differ by some ten, one of them 0."""
+    draw = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(1, 64, terms, generator=draw) * torch.randn(1, 64, 1, generator=draw).exp()
+    vectors[:, 0] = 0
+    return (vectors,)
+
+
+SAMPLES = [rows(seed) for seed in range(8)]
+LENGTHS = {
+    "norm": lambda m, x: x.norm(dim=-1),
+    "vector norm": lambda m, x: torch.linalg.vector_norm(x, dim=-1, keepdim=True),
+    "a sum of powers": lambda m, x: x.pow(2).sum(-1).sqrt(),
+    "a bounded sum": lambda m, x: (x * x).sum(-1).clamp(min=1e-4).sqrt(),
+    "a mean, more a number": lambda m, x: (x.square().mean(-1) + 1e-5).sqrt(),
+    "two squares": lambda m, x: (x[..., 0] ** 2 + x[..., 1] ** 2).sqrt(),
+    "three squares": lambda m, x: (x[..., 0] ** 2 + x[..., 1] ** 2 + x[..., 2] ** 2 + 1e-6) ** 0.5,
+}
+
+
+def deviation(m, x):
+    return x.std(-1)
+
+
+class TestLengths(Rewriting):
+    step = staticmethod(refine_lengths)
+    inputs = rows(0)
+    also = (tuple(each * 1e-6 for each in rows(1)), tuple(each * 1e6 for each in rows(2)))
+    gone = ("pow.Tensor_Scalar",)
+    written: ClassVar = {
+        "a sum of products": lambda m, x: (x * x).sum(-1) ** 0.5,
+        "a sum of powers": lambda m, x: x.pow(2).sum(-1, keepdim=True) ** 0.5,
+        "a part of a sum": lambda m, x: ((x * x).sum(-1) * 0.25) ** 0.5,
+        "a sum and a number": lambda m, x: ((x * x).sum(-1) * 0.25 + 1e-3) ** 0.5,
+        "a bounded sum": lambda m, x: (x * x).sum(-1).clamp(1e-3) ** 0.5,
+        "a bound below the number": lambda m, x: ((x * x).sum(-1) + 1e-3).clamp(1e-4) ** 0.5,
+        "a view of a sum": lambda m, x: (x * x).sum(-1).view(8, 8) ** 0.5,
+        "a sum of views of squares": lambda m, x: x.pow(2).view(8, 8, 3).sum(-1) ** 0.5,
+        "squares that are added": lambda m, x: (x[..., :1].pow(2) + (y := x[..., 1:2]) * y) ** 0.5,
+    }
+    kept: ClassVar = {
+        "of a value": lambda m, x: x.abs() ** 0.5,
+        "of products of two values": lambda m, x: (x * x.flip(-1)).sum(-1) ** 0.5,
+        "another power": lambda m, x: (x * x).sum(-1) ** 0.25,
+        "less a number": lambda m, x: ((x * x).sum(-1) - 1e-3) ** 0.5,
+        "a negative multiple": lambda m, x: ((x * x).sum(-1) * -1.0) ** 0.5,
+        "an upper bound": lambda m, x: (x * x).sum(-1).clamp(1e-3, 1.0) ** 0.5,
+        "a bound above the number": lambda m, x: ((x * x).sum(-1) + 1e-3).clamp(1e-2) ** 0.5,
+        "more than fits 32 bits": lambda m, x: (x.repeat(1, 1, 11009) * x.repeat(1, 1, 11009)).sum(-1) ** 0.5,
+        "a square that is read besides": lambda m, x: ((s := x * x) + (x + 1) * (x + 1)) ** 0.5 + s,
+        "a square and a value": lambda m, x: (x * x + x.abs()) ** 0.5,
+    }
+
+
+@pytest.mark.parametrize("rule", LENGTHS.values(), ids=LENGTHS)
+def test_stock_loses_short_vectors_and_ours_does_not(rule):
+    _, stock, ours = ratios(rule, SAMPLES)
+    assert stock < 16
+    assert ours > 32
+
+
+def test_a_deviation_has_its_bits():
+    """Stock leaves it float; in one step it is 20 dB less."""
+    borders, _, ours = ratios(deviation, SAMPLES)
+    assert ours > borders - 4
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", LENGTHS.values(), ids=LENGTHS)
+def test_the_one_delegate_is_exact(rule, profile):
+    check_two_steps(rule, profile)
+
+
+def test_the_one_delegate_of_a_deviation_is_exact():
+    check_two_steps(deviation, PROFILES[0])
+
+
+def check_two_steps(rule, profile):
+    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES[:2])
+    assert targets(graph_module).count("rsqrt") == 2
+    assert "pow" not in targets(graph_module)
+    check_one_exact(graph_module, SAMPLES[0], tosa(profile))
+
+
+@pytest.mark.parametrize("rule", [LENGTHS["norm"], LENGTHS["two squares"]], ids=["norm", "two squares"])
+def test_each_length_of_codes_is_within_two_codes(rule):
+    """All values of the inputs are codes, so that only the root is rounded."""
+    codes = torch.randint(-127, 128, (1, 4096, 2), generator=torch.Generator().manual_seed(0)).float()
+    codes[0, :64] = torch.arange(64).unsqueeze(-1) / 4 // 1
+    codes[0, 64] = torch.tensor((-127.0, 128.0))
+    graph_module = quantize(Lambda(rule), (codes,), tosa(PROFILES[0]), config=min_max())
+    wanted = rule(None, codes)
+    off = (graph_module(codes) - wanted).abs() / (wanted.max() / 255)
+    assert off.max() <= 2
+
+
+def test_lengths_that_are_alike_are_within_a_code():
+    """The least length that was seen is half of the largest."""
+    draw = torch.Generator().manual_seed(0)
+    codes = torch.randint(64, 128, (1, 4096, 2), generator=draw).float()
+    codes[0, 0], codes[0, 1] = 64.0, torch.tensor((-128.0, 127.0))
+    graph_module = quantize(Lambda(LENGTHS["norm"]), (codes,), tosa(PROFILES[0]), config=min_max())
+    wanted = codes.norm(dim=-1)
+    assert ((graph_module(codes) - wanted).abs() / (wanted.max() / 255)).max() <= 1.2
+
+
+def test_a_length_below_all_that_was_seen_is_within_four_codes():
+    draw = torch.Generator().manual_seed(0)
+    codes = torch.randint(64, 128, (1, 4096, 2), generator=draw).float()
+    codes[0, 0] = torch.tensor((-128.0, 127.0))
+    graph_module = quantize(Lambda(LENGTHS["norm"]), (codes,), tosa(PROFILES[0]), config=min_max())
+    shorter = torch.randint(0, 64, (1, 4096, 2), generator=draw).float()
+    step = codes.norm(dim=-1).max() / 255
+    assert ((graph_module(shorter) - shorter.norm(dim=-1)).abs() / step).max() <= 4
+
+
+def test_a_vector_of_zeros_has_length_0():
+    graph_module = quantised(LENGTHS["norm"], quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert graph_module(*SAMPLES[0])[0, 0] == 0
+
+
+def test_it_is_exact_for_inputs_that_were_not_calibrated():
+    graph_module = quantize(Lambda(deviation), rows(0), tosa(PROFILES[0]))
+    others = [(rows(1)[0] * gain,) for gain in (0.01, 0.1, 4.0)]
+    lower_exactly(graph_module, tosa(PROFILES[0]), rows(0), *others)
+
+
+@pytest.mark.parametrize("terms", [1, 33024])
+def test_it_is_exact_for_one_value_and_for_many(terms):
+    graph_module = quantise_row(terms)
+    longest = (torch.full((1, 4, terms), 1e3),)
+    lower_exactly(graph_module, tosa(PROFILES[0]), (torch.ones(1, 4, terms),), longest)
+
+
+def quantise_row(terms):
+    return quantize(Lambda(LENGTHS["norm"]), (torch.linspace(-1, 1, 4 * terms).view(1, 4, terms),), tosa(PROFILES[0]))
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("rule", [deviation, LENGTHS["two squares"]], ids=["a deviation", "two squares"])
+def test_ethos_u_computes_it_exactly(rule, target):
+    spec = EthosUCompileSpec(target)
+    graph_module = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
+    check_one_exact(graph_module, SAMPLES[0], spec)
+
+
+@pytest.mark.parametrize("rule", [LENGTHS["norm"], LENGTHS["a mean, more a number"]], ids=["plain", "with a factor"])
+def test_16_bits_are_computed_in_one_step(rule):
+    profile = "TOSA-1.0+INT+int16"
+    graph_module = quantize(Lambda(rule), rows(0), tosa(profile), config=WIDE)
+    assert "pow" in targets(graph_module)
+    assert "rsqrt" not in targets(graph_module)
+    _, partitioner = lower_safely(graph_module, rows(0), tosa(profile), verify=True)
+    assert partitioner.report.fallbacks == ()
+
+
+def test_twice_equals_once():
+    model = annotated(Lambda(LENGTHS["a mean, more a number"]), quantizer_of(SafeTOSAQuantizer), rows(0))
+    assert targets(model).count("rsqrt") == 2
+    assert annotates_no_more(keep_lengths_fine, model)
+
+
+def test_what_is_measured_is_trained():
+    gains = torch.tensor([0.5, 1.0, 2.0])
+    net = Built(lambda m, x: (x * m.gains).norm(dim=-1), gains=nn.Parameter(gains.clone()))
+    (x,) = (rows(0)[0][:, 1:],)
+    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    model(x)
+    model(x).sum().backward()
+    gains.requires_grad_()
+    (x * gains).norm(dim=-1).sum().backward()
+    (trained,) = model.parameters()
+    torch.testing.assert_close(trained.grad, gains.grad, rtol=0.05, atol=0.05)
