@@ -233,7 +233,7 @@ def _bounds(argument: Any) -> tuple[float, float]:
     if lowest is None:
         return LARGEST_UNIT, LARGEST_CORRECTION
     step, _ = argument.calculate_qparams()
-    least = int(lowest / step)
+    least = round(float(lowest / step))
     if least < 1:
         return LARGEST_UNIT, LARGEST_CORRECTION
     scale, _ = of_rough([argument])

@@ -13,9 +13,11 @@ from rewriting import Rewriting
 from small import Built, Lambda
 from spelled import check_one_exact
 from stubborn import prepare, quantizer_of
+from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm.quantizer.fine_lengths import keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.fine_lengths import _of_correction, _of_unit, keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.fine_roots import of_rough
 
 
 def rows(seed, terms=3):
@@ -67,7 +69,7 @@ class TestLengths(Rewriting):
         "an upper bound": lambda m, x: (x * x).sum(-1).clamp(1e-3, 1.0) ** 0.5,
         "a bound above the number": lambda m, x: ((x * x).sum(-1) + 1e-3).clamp(1e-2) ** 0.5,
         "more than fits 32 bits": lambda m, x: (x.repeat(1, 1, 11009) * x.repeat(1, 1, 11009)).sum(-1) ** 0.5,
-        "a square that is read besides": lambda m, x: ((s := x * x) + (x + 1) * (x + 1)) ** 0.5 + s,
+        "a square that is read besides": lambda m, x: ((s := x * x) + (y := x + 1) * y) ** 0.5 + s,
         "a square and a value": lambda m, x: (x * x + x.abs()) ** 0.5,
     }
 
@@ -114,14 +116,30 @@ def test_each_length_of_codes_is_within_two_codes(rule):
     assert off.max() <= 2
 
 
-def test_lengths_that_are_alike_are_within_a_code():
-    """The least length that was seen is half of the largest."""
+@pytest.mark.parametrize("least", [20, 64])
+def test_lengths_that_are_alike_are_within_a_code(least):
     draw = torch.Generator().manual_seed(0)
-    codes = torch.randint(64, 128, (1, 4096, 2), generator=draw).float()
-    codes[0, 0], codes[0, 1] = 64.0, torch.tensor((-128.0, 127.0))
+    codes = torch.randint(least, 128, (1, 4096, 2), generator=draw).float()
+    codes[0, 0], codes[0, 1] = least, torch.tensor((-128.0, 127.0))
+    codes[0, 2:50, 0], codes[0, 2:50, 1] = torch.arange(least, least + 48), least
     graph_module = quantize(Lambda(LENGTHS["norm"]), (codes,), tosa(PROFILES[0]), config=min_max())
     wanted = codes.norm(dim=-1)
     assert ((graph_module(codes) - wanted).abs() / (wanted.max() / 255)).max() <= 1.2
+
+
+@pytest.mark.parametrize("least", [1.2, 2.6, 40.0])
+def test_no_unit_and_no_correction_is_beyond_its_domain(least):
+    """The largest argument is 255, a step is 1."""
+    observer = MinMaxObserver(dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine)
+    observer(torch.tensor((least, 255.0)))
+    arguments = torch.linspace(least, 255, 100_000)
+    scale, _ = of_rough([observer])
+    rough = (arguments.round().rsqrt() / scale).round() * scale
+    units = arguments * rough**2
+    for domain, values in ((_of_unit, units), (_of_correction, units.rsqrt())):
+        largest = 255 * domain([observer])[0]
+        assert values.max() <= largest
+        assert largest < 1.04 * values.max() or least < 2
 
 
 def test_a_length_below_all_that_was_seen_is_within_four_codes():
