@@ -9,6 +9,7 @@ from torch.fx import GraphModule
 
 from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.activations import spell_out_activations
+from safe_arm.quantizer.bell_curves import write_bell_curves
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
 from safe_arm.quantizer.chosen_numbers import choose_numbers
 from safe_arm.quantizer.clamp_domains import give_clamps_domains
@@ -94,6 +95,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     apply_layers_at_once,
     write_inverse_roots,
     refine_lengths,
+    write_bell_curves,
     refine_reciprocals,
     widen_indices,
     name_sizes,

@@ -102,7 +102,7 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         return _bounded(value, near_sum(write, source))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
-    number = _number(write, value.args[1])
+    number = stored_number(write, value.args[1])
     inner = near_sum(write, source) if number is not None else None
     if number is None or inner is None:
         return None
@@ -128,7 +128,7 @@ def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
     return replace(inner, least=max(inner.least, float(low)))
 
 
-def _number(write: Writer, value: object) -> float | None:
+def stored_number(write: Writer, value: object) -> float | None:
     """Return the number that a value is, stored or written; None for anything else."""
     if isinstance(value, (int, float)):
         return float(value)
