@@ -82,6 +82,7 @@ from safe_arm.quantizer.named_operators import complete_names, record_names
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
+from safe_arm.quantizer.noted_values import note_computed_values
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
@@ -122,6 +123,7 @@ _RESTARTS = 3
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
+    note_computed_values,
     write_scopes_out,
     write_functionally,
     spell_out_activations,
