@@ -109,15 +109,18 @@ class GuardedObserver(ObserverBase):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
-        if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
+        if isinstance(x, FakeTensor) or torch.compiler.is_exporting():
             return shown(self.observer, x)
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
-            if self.input_name and self.looks_left > 0:
-                self.looks_left -= 1
-                # A value that the watch cannot look into is for the observer to take.
-                attempted(self.watch.show, self.input_name, x)
+        if torch.compiler.is_compiling():
+            # The compiled code notes that a sample came, and looks at no value.
+            return shown(self.observer, x)
+        if self.watch is not None and self.input_name and self.looks_left > 0:
+            self.looks_left -= 1
+            # A value that the watch cannot look into is for the observer to take.
+            attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)
