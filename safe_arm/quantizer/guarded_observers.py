@@ -20,7 +20,7 @@ from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, o
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.extreme_domains import leave_masks_out
 from safe_arm.quantizer.filled_domains import leave_fills_out
-from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.graph_edits import static_sizes, tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
@@ -70,6 +70,8 @@ def guard_observers(
         guarded[key].watch = watch
         if value.op == "placeholder":
             guarded[key].input_name = str(value.target)
+            if watch is not None:
+                watch.expect(str(value.target), static_sizes(value))
     for (_, value), guard in guarded.items():
         if isinstance(guard.observer, JoinedEdge):
             guard.source = guarded.get((id(guard.observer.own), value))
