@@ -5,13 +5,14 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, delegates, lower, lower_safely, min_max, quantize, tosa
-from small import Lambda, image
+from small import DQ, Lambda, Q, image
 
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.partitioner.lost_marks import mark_again
 from safe_arm.verification.reference_model import run_lowered
 
 INPUTS = image()
+CODES = (0.01, 3, -128, 127, torch.int8)
 
 
 class Wrapped(torch.nn.Module):
@@ -81,7 +82,9 @@ def test_a_program_that_has_marks_is_left_alone():
     assert not is_marked_quantized(left)
 
 
-def test_a_float_program_and_operators_with_a_float_neighbour_get_none():
-    program = torch.export.export(Lambda(net), INPUTS)
-    mark_again(program)
-    assert not names(program.graph, is_marked_quantized)
+def test_a_float_program_and_a_mean_get_none():
+    handmade = Lambda(lambda m, x: Q(DQ(Q(x, *CODES), *CODES).mean((2, 3)), *CODES))
+    for model in (Lambda(net), handmade):
+        program = torch.export.export(model, INPUTS)
+        mark_again(program)
+        assert not names(program.graph, is_marked_quantized)
