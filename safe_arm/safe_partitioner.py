@@ -52,6 +52,7 @@ from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
+from safe_arm.partitioner.lost_marks import mark_again
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
@@ -353,6 +354,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         Raises:
             FallbackError: part of that does not load, so the exported program would not load either.
         """
+        if not is_edge_program(ep):
+            mark_again(ep)
         ops, stock_filter = super().ops_to_not_decompose(ep)
         if is_edge_program(ep):
             decompose_leftovers(ep, ops)

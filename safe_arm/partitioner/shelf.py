@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -70,7 +69,9 @@ def take(
     if not results:
         return None
     lowered: Lowered = results.pop()
-    sys.stdout.write(lowered.printed)
+    if lowered.printed:
+        # A service may have no standard output: print() does nothing then.
+        print(lowered.printed, end="")
     return lowered.result
 
 

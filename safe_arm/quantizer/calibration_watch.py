@@ -23,6 +23,11 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.input_statistics import InputStatistics
 
+#: The warning about a sample of other sizes than the net's.
+_OTHER_SIZES = (
+    "input {0!r} was calibrated at {1}, and the net was exported for {2}: its graph holds sizes of the latter, such as "
+    "that of a pool over the whole image; calibrate at the exported sizes, or export with dynamic_shapes"
+)
 #: The warning about a config for training where nothing is trained.
 _CONFIG_OF_TRAINING = (
     "the model is calibrated with a config for training, whose ranges follow the first samples and clip the others: "
@@ -113,11 +118,21 @@ class CalibrationWatch:
         self._inputs: dict[str, _Seen] = {}
         self._judged: set[str] = set()
         self._have_nan: set[str] = set()
+        self._sizes: dict[str, list[int] | None] = {}
+        self._of_other_sizes: set[str] = set()
         self.over = False
         self._was_missed = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CalibrationWatch:
         return self
+
+    def expect(self, name: str, sizes: list[int] | None) -> None:
+        """Take note of the sizes for which the net was exported; None if one of them is dynamic.
+
+        Inputs of the branches of control flow may have one name and several sizes, which are not looked at.
+        """
+        if self._sizes.setdefault(name, sizes) != sizes:
+            self._sizes[name] = None
 
     def show(self, name: str, sample: Tensor) -> None:
         """Take note of a sample that an input is shown."""
@@ -127,14 +142,38 @@ class CalibrationWatch:
         seen = self._inputs.get(name)
         if bool(sample.isnan().any()):
             self._miss_number(name, 1 if seen is None else seen.count + 1)
+        self._look_at_sizes(name, sample)
         if seen is None:
-            self._inputs[name] = _Seen(sample.clone(), InputStatistics.of(sample))
+            seen = _Seen(sample.clone(), InputStatistics.of(sample))
+            seen.differ = self._has_several(name, sample)
+            self._inputs[name] = seen
             return
         seen.statistics.add(sample)
         seen.count += 1
         seen.differ = seen.differ or (
             seen.first is not None and not torch.equal(seen.first, sample)
         )
+
+    def _look_at_sizes(self, name: str, sample: Tensor) -> None:
+        """Say once of an input that a sample of it has other sizes than the export; a batch may be larger."""
+        sizes = self._sizes.get(name)
+        if sizes is None or name in self._of_other_sizes:
+            return
+        given = list(sample.shape)
+        if given[1:] != sizes[1:] or len(given) != len(sizes):
+            self._of_other_sizes.add(name)
+            doubt = _OTHER_SIZES.format(name, tuple(given), tuple(sizes))
+            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+
+    def _has_several(self, name: str, sample: Tensor) -> bool:
+        """Tell whether a sample is a batch of several that differ, of a net that was exported for fewer."""
+        sizes = self._sizes.get(name)
+        if not sizes or not sizes[0] or sample.dim() != len(sizes):
+            return False
+        if len(sample) < 2 * sizes[0]:
+            return False
+        first, *others = sample.split(sizes[0])
+        return not torch.equal(first, others[0])
 
     def _miss_number(self, name: str, count: int) -> None:
         """Say once of an input that a sample of it, the first that has any, has NaN."""

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
+from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graph_edits import add_call, tensor_of
 from safe_arm.quantizer.named_sizes import name_sizes
@@ -105,7 +107,22 @@ def _is_view(node: Node) -> bool:
     after = tensor_of(node)
     if schema.is_mutable or before is None or after is None:
         return True  # It wrote its argument; or it gives several views, as a split.
-    return before.untyped_storage()._cdata == after.untyped_storage()._cdata
+    return _share_memory(before, after) or _share_memory(before, _given_by(node))
+
+
+def _share_memory(first: Tensor, second: object) -> bool:
+    if not isinstance(second, Tensor):
+        return False
+    return first.untyped_storage()._cdata == second.untyped_storage()._cdata
+
+
+def _given_by(node: Node) -> object:
+    """Return the fake value of an operator, computed anew: a program that was loaded has noted values apart."""
+    noted: Any = map_arg((node.args, node.kwargs), lambda each: each.meta.get("val"))
+    arguments, named = noted
+    target: Any = node.target
+    with torch.no_grad():
+        return attempted(target, *arguments, **named)
 
 
 class _Aliases:

@@ -20,7 +20,7 @@ from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, o
 from safe_arm.quantizer.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.extreme_domains import leave_masks_out
 from safe_arm.quantizer.filled_domains import leave_fills_out
-from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.graph_edits import static_sizes, tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
 from safe_arm.quantizer.own_names import own_name
@@ -70,6 +70,8 @@ def guard_observers(
         guarded[key].watch = watch
         if value.op == "placeholder":
             guarded[key].input_name = str(value.target)
+            if watch is not None:
+                watch.expect(str(value.target), static_sizes(value))
     for (_, value), guard in guarded.items():
         if isinstance(guard.observer, JoinedEdge):
             guard.source = guarded.get((id(guard.observer.own), value))
@@ -109,15 +111,18 @@ class GuardedObserver(ObserverBase):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the stock module makes of a value of any shape; the value itself where that fails."""
-        if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
+        if isinstance(x, FakeTensor) or torch.compiler.is_exporting():
             return shown(self.observer, x)
         self.was_shown = True
         if self.watch is not None:
             self.watch.was_shown = True
-            if self.input_name and self.looks_left > 0:
-                self.looks_left -= 1
-                # A value that the watch cannot look into is for the observer to take.
-                attempted(self.watch.show, self.input_name, x)
+        if torch.compiler.is_compiling():
+            # The compiled code notes that a sample came, and looks at no value.
+            return shown(self.observer, x)
+        if self.watch is not None and self.input_name and self.looks_left > 0:
+            self.looks_left -= 1
+            # A value that the watch cannot look into is for the observer to take.
+            attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
         before = _copies_of_buffers(self.observer)

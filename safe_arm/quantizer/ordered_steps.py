@@ -39,6 +39,7 @@ from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
+from safe_arm.quantizer.noted_values import note_computed_values
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.plain_scopes import write_scopes_out
 from safe_arm.quantizer.reversed_differences import multiply_subtrahends
@@ -56,6 +57,7 @@ from safe_arm.quantizer.trained_norms import keep_statistics
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
+    note_computed_values,
     write_scopes_out,
     write_functionally,
     spell_out_activations,

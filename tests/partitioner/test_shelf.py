@@ -90,3 +90,11 @@ def test_methods_of_one_program_know_that_they_are():
     with shelf.shelf_open():
         assert shelf.program() is not first
     assert shelf.program() is not shelf.program()
+
+
+@pytest.mark.parametrize("printed", ["", "Network summary\n"])
+def test_a_process_without_standard_output_takes_too(opened, monkeypatch, printed):
+    each = lowered(program(), printed)
+    shelf.put([each])
+    monkeypatch.setattr("sys.stdout", None)
+    assert shelf.take(program(), []) is each[1].result

@@ -119,6 +119,27 @@ SEVERAL = {
 }
 
 
+def calibrated_at(*samples, sizes=None):
+    """What is warned about where an exported net is calibrated at other sizes."""
+    model = exported(NET, image(), dynamic_shapes=sizes)
+    return told(lambda: calibrated(model, quantizer(), samples))
+
+
+def test_a_batch_of_several_is_no_single_sample():
+    several = torch.cat([*image(0), *image(1), *image(2)])
+    assert calibrated_at((several,)) == []
+    (message,) = calibrated_at((torch.cat(image() * 3),))
+    assert "calibrated on a single sample" in message
+
+
+def test_samples_of_other_sizes_than_the_exported_are_warned_about_once():
+    other = torch.rand(1, 4, 12, 8)
+    (message,) = calibrated_at((other,), (other + 1,), *map(image, range(2)))
+    assert "input 'x' was calibrated at (1, 4, 12, 8), and the net was exported for (1, 4, 8, 8)" in message
+    height = {"x": {2: torch.export.Dim("height", min=4, max=16)}}
+    assert calibrated_at((other,), (other + 1,), sizes=height) == []
+
+
 @pytest.mark.parametrize(("net", "samples"), SEVERAL.values(), ids=SEVERAL)
 def test_several_samples_are_no_reason(net, samples):
     assert told_of(samples, net) == []

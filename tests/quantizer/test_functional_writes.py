@@ -1,6 +1,7 @@
 """What a net writes in place is there when it is quantised, in its outputs and in its state."""
 
 import copy
+import io
 from functools import partial
 from typing import ClassVar
 
@@ -64,6 +65,14 @@ def viewed_after_turned(m, x):
     y = x.transpose(0, 2) * 2
     y[:1].sigmoid_()
     return (y * 1).permute(2, 1, 0).view(-1)[:8] * 2
+
+
+def loaded(net, inputs):
+    """An exported program that was saved: the noted values of a view and of its source share no memory."""
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(net, inputs), file)
+    file.seek(0)
+    return torch.export.load(file)
 
 
 def copied(m, x):
@@ -134,6 +143,15 @@ class TestWrites(Correcting):
 
     def test_of_a_near_miss_nothing_is_lost(self, kept):
         assert write_functionally(self.graph(kept)) == []
+
+    def test_so_are_the_writes_of_a_program_that_was_loaded(self, written):
+        model = loaded(*self.case(written)).module()
+        wanted = model(*INPUTS)
+        assert changes_once(write_functionally, model)
+        torch.testing.assert_close(model(*INPUTS), wanted, rtol=0, atol=0)
+
+    def test_of_a_near_miss_that_was_loaded_nothing_changes(self, kept):
+        assert not changes(write_functionally, loaded(*self.case(kept)).module())
 
 
 @pytest.mark.parametrize(

@@ -182,3 +182,17 @@ def test_a_batch_of_infinities_is_forgotten_in_training_once_another_came(is_qat
             prepared(sample)
     convert_pt2e(prepared)
     assert bool(quantizer.left_float) != is_qat
+
+
+def test_a_compiled_model_is_calibrated_as_one_that_is_run():
+    """``torch.compile`` runs some guards within its own code; those beyond its limit of variants run as they are."""
+    net, graphs = Lambda(lambda m, x: m.conv(x).relu()), []
+    for run in (lambda prepared: prepared, partial(torch.compile, backend="eager")):
+        quantizer = quantizer_of(SafeTOSAQuantizer)
+        prepared = prepare(net, quantizer, image())
+        with torch._dynamo.config.patch(recompile_limit=1):
+            run(prepared)(*image())
+        graphs.append(convert_pt2e(prepared))
+        assert not quantizer.left_float
+    assert torch.equal(graphs[0](*image()), graphs[1](*image()))
+    assert graphs[0].code == graphs[1].code

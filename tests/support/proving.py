@@ -19,7 +19,7 @@ def quantized(net, inputs, profile, *, wide=False, dynamic_shapes=None, more=())
     quantizer = SafeTOSAQuantizer(tosa(profile))
     quantizer.set_global(get_symmetric_a16w8_quantization_config() if wide else get_symmetric_quantization_config())
     exported = torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes)
-    return quantizer.quantize_with_submodules(exported.module(check_guards=False), [inputs, *more])
+    return quantizer.quantize_with_submodules(exported.module(), [inputs, *more])
 
 
 @contextmanager

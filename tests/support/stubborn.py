@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from lowering import PROFILES, min_max, tosa
+from lowering import PROFILES, is_safe, min_max, tosa
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
@@ -76,7 +76,8 @@ def transformed(net, quantizer_class, inputs, **how):
 
 
 def prepare(net, quantizer, inputs, is_qat=False):
-    return (prepare_qat_pt2e if is_qat else prepare_pt2e)(exported(net, inputs), quantizer)
+    model = exported(net, inputs, check_guards=is_safe(quantizer))
+    return (prepare_qat_pt2e if is_qat else prepare_pt2e)(model, quantizer)
 
 
 def calibrated(model, quantizer, samples):

@@ -1,0 +1,90 @@
+"""A quantised graph within another module loses its marks when it is exported, and is delegated all the same."""
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from lowering import PROFILES, delegates, lower, lower_safely, min_max, quantize, tosa
+from small import DQ, Lambda, Q, image
+
+from safe_arm.core.island import is_marked_quantized, op_name
+from safe_arm.partitioner.lost_marks import mark_again
+from safe_arm.verification.reference_model import run_lowered
+
+INPUTS = image()
+CODES = (0.01, 3, -128, 127, torch.int8)
+
+
+class Wrapped(torch.nn.Module):
+    """A quantised graph behind its preprocessing, and with a float result behind it."""
+
+    def __init__(self, *quantised) -> None:
+        super().__init__()
+        self.quantised = torch.nn.ModuleList(quantised)
+
+    def forward(self, x):
+        results = [each(x * 2 - 1) for each in self.quantised]
+        return torch.softmax(results[-1], 1), results
+
+
+def net(m, x):
+    a, b = torch.split(m.conv(x).relu(), [1, 3], 1)
+    y = torch.cat((torch.sigmoid(a), b), 1)
+    return m.conv_b(torch.nn.functional.pad(y, (1, 0))).flatten(1)
+
+
+def names(graph, chosen):
+    return [op_name(node) or str(node.target) for node in graph.nodes if chosen(node)]
+
+
+def quantised(profile, rule=net):
+    return quantize(Lambda(rule), INPUTS, tosa(profile), config=min_max())
+
+
+def test_stock_delegates_nothing_of_it_in_integers():
+    graph_module = quantize(Lambda(net), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
+    assert not delegates(lower(Wrapped(graph_module), INPUTS, TOSAPartitioner(tosa(PROFILES[0]))))
+
+
+def test_export_loses_the_marks_and_ours_finds_all_of_them():
+    """The marks are those that the quantiser set, and none beside them."""
+    graph_module = quantised(PROFILES[0])
+    alone = torch.export.export(graph_module, INPUTS)
+    program = torch.export.export(Wrapped(graph_module), INPUTS)
+    assert not names(program.graph, is_marked_quantized)
+    mark_again(program)
+    assert names(program.graph, is_marked_quantized) == names(alone.graph, is_marked_quantized)
+    before = names(program.graph, is_marked_quantized)
+    mark_again(program)
+    assert names(program.graph, is_marked_quantized) == before
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_ours_delegates_two_of_them_exactly(profile):
+    graph_modules = quantised(profile), quantised(profile, lambda m, x: m.conv(x).flatten(1))
+    wrapped = Wrapped(*graph_modules)
+    manager, partitioner = lower_safely(wrapped, INPUTS, tosa(profile))
+    layers = [verdict for verdict in partitioner.report.verdicts if "convolution" in verdict.op]
+    assert len(layers) == 3
+    assert all(verdict.delegate for verdict in layers)
+    _, *given = run_lowered(manager.exported_program(), INPUTS)
+    _, wanted = wrapped(*INPUTS)
+    assert all(torch.equal(one, other) for one, other in zip(given, wanted, strict=True))
+
+
+def test_a_program_that_has_marks_is_left_alone():
+    """An operator without one was left float by the quantiser."""
+    program = torch.export.export(quantised(PROFILES[0]), INPUTS)
+    marked = [node for node in program.graph.nodes if is_marked_quantized(node)]
+    left = marked[0]
+    left.meta["custom"] = {}
+    mark_again(program)
+    assert not is_marked_quantized(left)
+
+
+def test_a_float_program_and_a_mean_get_none():
+    handmade = Lambda(lambda m, x: Q(DQ(Q(x, *CODES), *CODES).mean((2, 3)), *CODES))
+    for model in (Lambda(net), handmade):
+        program = torch.export.export(model, INPUTS)
+        mark_again(program)
+        assert not names(program.graph, is_marked_quantized)
