@@ -52,7 +52,7 @@ from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
-from safe_arm.partitioner.lost_marks import mark_again
+from safe_arm.partitioner.lost_marks import marked_again
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
@@ -329,10 +329,11 @@ class SafeArmPartitioner(TOSAPartitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Run the stock passes that go before the decomposition, and let an argmax read codes (1.5 on).
+        """Run the stock passes that go before the decomposition, set lost marks, and let an argmax read codes (1.5 on).
 
         A program on which stock's passes fail is returned unchanged.
         """
+        exported_program = marked_again(exported_program)
         exported_program = with_argmax_of_codes(exported_program, self._integers)
         result = attempted(super().transform_for_pre_decomposition, exported_program)
         if not isinstance(result, Caught):
@@ -354,8 +355,6 @@ class SafeArmPartitioner(TOSAPartitioner):
         Raises:
             FallbackError: part of that does not load, so the exported program would not load either.
         """
-        if not is_edge_program(ep):
-            mark_again(ep)
         ops, stock_filter = super().ops_to_not_decompose(ep)
         if is_edge_program(ep):
             decompose_leftovers(ep, ops)

@@ -7,12 +7,14 @@ preprocessing, or a detector and a classifier as one program. Nothing of it woul
 
 from __future__ import annotations
 
+import copy
 import operator
 
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from safe_arm._compat.extraction import with_graph
 from safe_arm.core.island import (
     ACTIVATIONS,
     CONV_LIKE,
@@ -29,15 +31,21 @@ from safe_arm.core.operators import named
 _TAKEN_APART = named("mean")
 
 
-def mark_again(program: ExportedProgram) -> None:
-    """Mark each operator between dequantise and quantise nodes if no operator is marked; changed in place."""
+def marked_again(program: ExportedProgram) -> ExportedProgram:
+    """Return a program with a mark on each operator between dequantise and quantise nodes; the same if one has a mark.
+
+    Args:
+        program: as ``torch.export`` gives it, before decompositions; left as it is.
+    """
     nodes = list(all_nodes(program.graph_module))
-    if any(map(is_marked_quantized, nodes)):
-        return
-    for node in nodes:
+    if any(map(is_marked_quantized, nodes)) or not any(map(_is_quantised, nodes)):
+        return program
+    graph_module = copy.deepcopy(program.graph_module)
+    for node in all_nodes(graph_module):
         if _is_quantised(node):
             custom = node.meta.get("custom") or {}
             node.meta["custom"] = {**custom, MARK_KEY: {"quantized": True}}
+    return with_graph(program, graph_module, program.state_dict)
 
 
 def _is_quantised(node: Node) -> bool:
