@@ -83,7 +83,7 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
         places: list[EdgeOrNode] = [(factor, product) for factor in product.args[:2]]
         product.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec(places)
         factors.append(places)
-    spec = _spec_of(factors, others)
+    spec = sum_spec(factors, others)
     annotation = addition.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
     annotation.allow_implicit_sharing = False
@@ -173,7 +173,7 @@ def _shares(reader: Node, term: Node) -> bool:
     return isinstance(annotation.input_qspec_map.get(term), DerivedQuantizationSpec)
 
 
-def _spec_of(
+def sum_spec(
     factors: list[list[EdgeOrNode]], others: list[Node]
 ) -> DerivedQuantizationSpec:
     """Return the specification of integers in the largest scale of some products, or larger for what is added."""

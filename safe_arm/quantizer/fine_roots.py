@@ -90,17 +90,36 @@ def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
 
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
-    place = (found.argument, found.rough)
-    give_spec(found.rough, derived_spec(spec, place, _of_rough))
-    annotation = found.between.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
-    annotation.allow_implicit_sharing = False
-    factors = [(found.argument, found.between), (found.rough, found.between)]
-    give_spec(found.between, exact_spec(factors))
-    give_spec(found.unit, fixed_spec(spec, _LARGEST_UNIT))
+    give_rough_root(found.argument, found.rough, found.between, found.unit, spec)
     give_spec(found.correction, fixed_spec(spec, _LARGEST_CORRECTION))
     factors = [(factor, found.fine) for factor in (found.rough, found.correction)]
     give_spec(found.fine, exact_spec(factors))
+
+
+def give_rough_root(
+    argument: Node,
+    rough: Node,
+    between: Node,
+    unit: Node,
+    spec: QuantizationSpec,
+) -> None:
+    """Quantise what is computed of a value and its rough inverse root, up to the unit.
+
+    Args:
+        argument: the value, which has 32 bits.
+        rough: its inverse root.
+        between: the product of both.
+        unit: the product of that and the inverse root.
+        spec: the specification of the value where the inverse root reads it.
+    """
+    place = (argument, rough)
+    give_spec(rough, derived_spec(spec, place, _of_rough))
+    annotation = between.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[argument] = exact_spec([place], _STEPS)
+    annotation.allow_implicit_sharing = False
+    factors = [(argument, between), (rough, between)]
+    give_spec(between, exact_spec(factors))
+    give_spec(unit, fixed_spec(spec, _LARGEST_UNIT))
 
 
 def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:

@@ -44,6 +44,7 @@ from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.fine_gates import refine_gates
+from safe_arm.quantizer.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.fine_reciprocals import (
     keep_reciprocals_fine,
     refine_reciprocals,
@@ -148,8 +149,7 @@ _BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     choose_numbers,
     fill_from_tensors,
 )
-#: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
-#: it decibels.
+#: Steps left out where the profile has float: what they write anew is delegated as it is, and int8 costs it decibels.
 _COSTLY_STEPS = (
     write_scopes_out,
     name_plain_softmaxes,
@@ -164,7 +164,7 @@ _AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     widen_indices,
     name_sizes,
 )
-_KEPT_FINE = (keep_roots_fine, keep_bounds, keep_similarities)
+_KEPT_FINE = (keep_roots_fine, keep_bounds, keep_similarities, keep_logs_fine)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 _AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,
@@ -228,7 +228,7 @@ class _SafeRules(CheckedSettings):
         config = self.training_config or self.global_config
         self._trains = is_for_training(config) and not run.net.folds
         self._look_for_doubts(model)
-        steps = [step.__name__ for step in (*_BEFORE_PASSES, *_AFTER_PASSES)]
+        steps = [step.__name__ for step in (*_BEFORE_PASSES, *self._after_passes())]
         with counters_kept(model):
             transformed = proven(
                 model, self._transform, run.net, run.trials, steps, self._ledger
@@ -263,9 +263,7 @@ class _SafeRules(CheckedSettings):
         if self._trains:
             give_norms_layers(model)
         for step in _BEFORE_PASSES:
-            if step.__name__ in without.steps:
-                continue
-            if step in _COSTLY_STEPS and has_float:
+            if step.__name__ in without.steps or (has_float and step in _COSTLY_STEPS):
                 continue
             # An exponent that is a parameter is trained.
             if step is spell_out_powers and is_for_training(config):
@@ -298,7 +296,7 @@ class _SafeRules(CheckedSettings):
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
-        for step in _AFTER_PASSES:
+        for step in self._after_passes():
             if step.__name__ not in without.steps:
                 step(model)
         restore_outputs(model, outputs)
@@ -336,6 +334,10 @@ class _SafeRules(CheckedSettings):
             write_folds(model)
         self._ledger.warn()
         return model
+
+    def _after_passes(self) -> tuple[Callable[[GraphModule], Any], ...]:
+        is_refined = not self._is_ethos_u and not self._trains
+        return (*_AFTER_PASSES, refine_logs) if is_refined else _AFTER_PASSES
 
     def _convolve_pools(self, model: GraphModule) -> None:
         convolve_pools(model, in_steps=self._is_ethos_u)
