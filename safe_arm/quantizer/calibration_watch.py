@@ -3,8 +3,7 @@
 Too little of it: a single sample, or the same value everywhere. Values that take the range from all others: in half of
 the samples 99.9 % of the values, zeros apart, are within one step of the quantiser. Measured in steps of int8, these
 99.9 % are 0.001 for one value of 1e6 among N(0, 1) and 0.8 for one of 1e3; images have 250, audio and embeddings 100,
-Laplace 80, exp(N(0, 1)) 60, power spectra 34, quiet audio with 0.1 % of clicks 8, Student's t of two degrees 5. A
-channel whose values all lie within half a step: a thousandth of the range is a quarter of a step.
+Laplace 80, exp(N(0, 1)) 60, power spectra 34, quiet audio with 0.1 % of clicks 8, Student's t of two degrees 5.
 """
 
 from __future__ import annotations
@@ -46,12 +45,8 @@ _NOT_A_NUMBER = (
 )
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
-#: Steps that the values of a channel span at least, if they differ.
-_CHANNEL_STEPS = 0.5
 #: Ordinary values in no unit are so large; sums of their products leave float32.
 _TOO_LARGE = 1e20
-#: Maximum number of channels that a warning names.
-_NAMED = 3
 
 
 def doubt_of_config(
@@ -202,8 +197,8 @@ class CalibrationWatch:
         name: str,
         step: float,
         levels: int,
-    ) -> None:
-        """Say once what an input's quantiser makes of its samples.
+    ) -> bool:
+        """Say once what an input's quantiser makes of its samples; return whether there was anything to say.
 
         Args:
             name: the input.
@@ -212,10 +207,12 @@ class CalibrationWatch:
         """
         seen = self._inputs.get(name)
         if seen is None or seen.constant or name in self._judged:
-            return
+            return False
         self._judged.add(name)
-        for finding in lost_values(name, seen.statistics, step, levels):
+        findings = list(lost_values(name, seen.statistics, step, levels))
+        for finding in findings:
             warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
+        return bool(findings)
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong with the samples."""
@@ -257,17 +254,6 @@ def lost_values(
     if ordinary < _STEPS * step:
         taken = ordinary < _STEPS * _full_step(statistics, levels)
         yield _lost(name, ordinary, largest, step, taken=taken)
-        return
-    narrow = statistics.narrow_channels(_CHANNEL_STEPS * step)
-    if narrow:
-        named = [f"{channel} ({spread:.3g})" for channel, spread in narrow.items()]
-        if len(named) > _NAMED:
-            named[_NAMED:] = ["..."]
-        yield (
-            f"input {name!r}: the values of channel {', '.join(named)} span less than half a step of the quantiser, "
-            f"{step:.3g}, which covers the range of all channels, {statistics.high - statistics.low:.3g}: they are "
-            "lost; scale the channels alike, or make the input several"
-        )
 
 
 def _lost(

@@ -23,13 +23,13 @@ from safe_arm.quantizer.fine_roots import (
     chains_of_roots,
     of_rough,
 )
-from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, static_sizes
 from safe_arm.quantizer.norm_domains import lowest_seen
 from safe_arm.quantizer.sums_of_squares import (
-    NearSum,
-    add_behind_squares,
-    keep_total,
+    keep_argument,
     near_sum,
+    number_for,
+    positive_sum,
     write_products,
 )
 from safe_arm.quantizer.two_steps import TwoSteps, derived_spec, give_spec, keep_fine
@@ -38,9 +38,6 @@ _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
 _PRODUCT = _ATEN.mul.Tensor
 _ROOT = _ATEN.rsqrt.default
-_MAXIMUM = _ATEN.maximum.default
-#: The least square of the float graph: the inverse root of 0 is infinite.
-_LEAST = 1e-30
 #: By this factor more, no value is a tie.
 _MARGIN = 1.0007
 
@@ -119,8 +116,7 @@ def _write(root: Node) -> bool:
     form = near_sum(write, root.args[0])
     if form is None:
         return False
-    add_behind_squares(form.total)
-    argument = _argument(write, form)
+    argument = positive_sum(write, form)
     if argument is None:
         return False
     rough = write(_ROOT, argument)
@@ -128,7 +124,7 @@ def _write(root: Node) -> bool:
     unit = write(_PRODUCT, between, rough)
     correction = write(_ROOT, unit)
     if form.factor != 1:
-        factor = _number_for(write, form.total, form.factor**0.5, "factor")
+        factor = number_for(write, form.total, form.factor**0.5, "factor")
         correction = write(_PRODUCT, correction, factor)
     fine = write(_PRODUCT, between, correction)
     shape = static_sizes(root)
@@ -137,25 +133,6 @@ def _write(root: Node) -> bool:
     root.replace_all_uses_with(fine)
     root.graph.erase_node(root)
     return True
-
-
-def _argument(write: Writer, form: NearSum) -> Node | None:
-    """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
-    offset, least = form.offset / form.factor, form.least / form.factor
-    if offset == 0:
-        bound = _number_for(write, form.total, max(least, _LEAST), "least")
-        return write(_MAXIMUM, form.total, bound)
-    if least > offset or offset < _LEAST:
-        return None
-    number = _number_for(write, form.total, offset, "offset")
-    return write(_ATEN.add.Tensor, form.total, number)
-
-
-def _number_for(write: Writer, node: Node, number: float, name: str) -> Node:
-    """Store a number as a tensor that is broadcast to a value."""
-    value = tensor_of(node)
-    assert value is not None
-    return write.constant(torch.full((1,) * value.dim(), number), name)
 
 
 def keep_lengths_fine(model: GraphModule) -> None:
@@ -182,13 +159,7 @@ def _lengths(model: GraphModule) -> Iterator[_Length]:
 
 def _annotate(found: _Length, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
-    total, number = found.argument.all_input_nodes
-    exact = keep_total(found.argument, total)
-    if exact is not None:
-        annotation = found.argument.meta[Q_ANNOTATION_KEY]
-        annotation.input_qspec_map = {total: exact, number: exact}
-        annotation.output_qspec = exact
-        annotation.allow_implicit_sharing = False
+    keep_argument(found.argument)
     place = (found.argument, found.rough)
     unit = derived_spec(spec, place, _of_unit)
     give_spec(found.unit, unit)

@@ -23,6 +23,7 @@ from safe_arm.quantizer.filled_domains import leave_fills_out
 from safe_arm.quantizer.graph_edits import static_sizes, tensor_of
 from safe_arm.quantizer.joined_ranges import JoinedValue, joined_values
 from safe_arm.quantizer.left_float import Ledger
+from safe_arm.quantizer.narrow_values import NarrowValue, narrow_value
 from safe_arm.quantizer.own_names import own_name
 from safe_arm.quantizer.parted_domains import JoinedEdge, PartedDomain, part_domains
 from safe_arm.quantizer.positive_values import keep_positive
@@ -66,6 +67,8 @@ def guard_observers(
             guarded[key] = GuardedObserver(observer, ledger)
             if not isinstance(observer, PartedDomain):
                 guarded[key].joined = joined.get(value)
+            if watch is not None and not guarded[key].is_trained:
+                guarded[key].narrow = narrow_value(value)
         observers[place] = guarded[key]
         guarded[key].watch = watch
         if value.op == "placeholder":
@@ -91,6 +94,7 @@ class GuardedObserver(ObserverBase):
         self.watch: CalibrationWatch | None = None
         self.input_name = ""
         self.joined: JoinedValue | None = None
+        self.narrow: NarrowValue | None = None
         self.was_shown = False
         #: The guard of the value that this one requantises.
         self.source: GuardedObserver | None = None
@@ -125,6 +129,8 @@ class GuardedObserver(ObserverBase):
             attempted(self.watch.show, self.input_name, x)
         if self.joined is not None:
             attempted(self.joined.show, x)
+        if self.narrow is not None:
+            attempted(self.narrow.show, x)
         before = _copies_of_buffers(self.observer)
         result = attempted(shown, self.observer, x)
         if isinstance(result, Caught):
@@ -180,10 +186,13 @@ class GuardedObserver(ObserverBase):
         return scale, zero_point
 
     def _judge(self, step: float, steps: int) -> None:
+        is_doubted = False
         if self.watch is not None and self.input_name:
-            self.watch.judge(self.input_name, step, steps)
+            is_doubted = self.watch.judge(self.input_name, step, steps)
         if self.joined is not None:
             self.joined.judge(step, steps)
+        if self.narrow is not None and not is_doubted:
+            self.narrow.judge(step, steps)
 
 
 def _copies_of_buffers(

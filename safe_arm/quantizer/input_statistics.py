@@ -14,15 +14,11 @@ _ORDINARY = 0.999
 _LARGEST = 3
 #: Number of values below which all values of a sample are ordinary.
 _FEW = 32
-#: The most channels that an axis may have: more are frequencies, positions or words. By the number of axes.
-_MOST_CHANNELS = {2: 64, 3: 16, 4: 64, 5: 64}
-#: A channel whose values differ by less than this of their size is constant up to rounding.
-_CONSTANT = 1e-5
 
 
 @dataclass
 class InputStatistics:
-    """The range, magnitudes and channels of one input.
+    """The range and magnitudes of one input.
 
     Attributes:
         low, high: the bounds of all its values.
@@ -34,7 +30,6 @@ class InputStatistics:
     high: float
     magnitudes: list[float] = field(default_factory=list)
     varied: bool = False
-    _channel_bounds: Tensor | None = None
 
     @classmethod
     def of(cls, sample: Tensor) -> InputStatistics:
@@ -49,7 +44,6 @@ class InputStatistics:
         low, high = map(float, torch.aminmax(sample))
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._add_magnitude(sample)
-        self._add_channels(sample)
 
     @property
     def ordinary(self) -> float | None:
@@ -57,19 +51,6 @@ class InputStatistics:
         if not self.magnitudes:
             return None
         return sorted(self.magnitudes)[(len(self.magnitudes) - 1) // 2]
-
-    def narrow_channels(self, spread: float) -> dict[int, float]:
-        """Return the channels whose values differ, but by less than so much, each with how much."""
-        if self._channel_bounds is None:
-            return {}
-        lows, highs = self._channel_bounds
-        spreads = (highs - lows).tolist()
-        sizes = torch.maximum(lows.abs(), highs.abs()).tolist()
-        narrow = {}
-        for channel, (own, size) in enumerate(zip(spreads, sizes, strict=True)):
-            if _CONSTANT * size < own < spread:
-                narrow[channel] = own
-        return narrow
 
     def _add_magnitude(self, sample: Tensor) -> None:
         flat = sample.reshape(-1)
@@ -84,16 +65,3 @@ class InputStatistics:
         if values.numel() >= _FEW:
             last = min(int(_ORDINARY * values.numel()), last - _LARGEST)
         self.magnitudes.append(float(values.sort().values[last]))
-
-    def _add_channels(self, sample: Tensor) -> None:
-        channels = sample.shape[1] if sample.dim() > 1 else 1
-        if not 1 < channels <= _MOST_CHANNELS.get(sample.dim(), 0):
-            return
-        others = [axis for axis in range(sample.dim()) if axis != 1]
-        bounds = torch.stack((sample.amin(others), sample.amax(others))).float()
-        known = self._channel_bounds
-        if known is not None and known.shape == bounds.shape:
-            low = torch.minimum(known[0], bounds[0])
-            high = torch.maximum(known[1], bounds[1])
-            bounds = torch.stack((low, high))
-        self._channel_bounds = bounds

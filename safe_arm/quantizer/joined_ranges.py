@@ -20,6 +20,15 @@ from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.written import module_path
 
 _CONDITION = torch.ops.higher_order.cond
+#: Operators that read values in any domains. They read one where a value meets its own transpose, or the scores of a
+#: softmax their maximum, and lose nothing by it.
+_ARITHMETIC = (
+    torch.ops.aten.add.Tensor,
+    torch.ops.aten.sub.Tensor,
+    torch.ops.aten.mul.Tensor,
+    torch.ops.aten.bmm.default,
+    torch.ops.aten.matmul.default,
+)
 #: Steps that a value has to span; with fewer it has less than 4 of its 8 bits.
 _STEPS = 16
 #: Share of its domain that it may span in fewer: all steps of 4 bits are 15.
@@ -96,7 +105,7 @@ def joined_values(observers: Mapping[EdgeOrNode, object]) -> dict[Node, JoinedVa
             together.setdefault((reader, id(observer)), []).append(value)
     found: dict[Node, JoinedValue] = {}
     for (reader, _), values in together.items():
-        if len(values) > 1:
+        if len(values) > 1 and reader.target not in _ARITHMETIC:
             for value in values:
                 found.setdefault(value, JoinedValue(value, reader))
     return found

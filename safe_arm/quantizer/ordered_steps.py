@@ -18,6 +18,7 @@ from safe_arm.quantizer.dropped_guards import drop_guards
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.fine_lengths import keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.fine_roots import keep_roots_fine
 from safe_arm.quantizer.finite_scores import name_plain_softmaxes
@@ -97,12 +98,22 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     apply_layers_at_once,
     write_inverse_roots,
     refine_lengths,
+    refine_logs,
     write_bell_curves,
     refine_reciprocals,
     widen_indices,
     name_sizes,
 )
-KEPT_FINE = (keep_roots_fine, keep_lengths_fine, keep_bounds, keep_similarities)
+#: Steps behind the passes that cost an Ethos-U cycles, and such as are not trained through.
+SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves)
+NOT_TRAINED = (refine_logs,)
+KEPT_FINE = (
+    keep_roots_fine,
+    keep_lengths_fine,
+    keep_logs_fine,
+    keep_bounds,
+    keep_similarities,
+)
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
     give_clamps_domains,

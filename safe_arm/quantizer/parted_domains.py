@@ -1,7 +1,9 @@
 """A value that is joined with larger ones keeps a domain of its own for its other readers.
 
 All that a concatenation joins shares one domain, and torchao gives that domain to what computes a joined value, and so
-to all that read it: a tanh that is returned, and joined with values up to 300, has one code.
+to all that read it: a tanh that is returned, and joined with values up to 300, has one code. A value that two joins
+read gives both one domain: features that are stacked, and concatenated with their products, are as coarse in the stack
+as the products are.
 """
 
 from __future__ import annotations
@@ -45,13 +47,19 @@ class PartedDomain(StandIn):
     Args:
         shared: the observer of the domain as torchao shares it; it is shown all that it would be shown without us.
         joins: the observers of what the values are joined with.
+        only_joined: joins alone read the values, so that a domain finer than the finest of them gains nothing.
     """
 
     def __init__(
-        self, shared: ObserverOrFakeQuantize, joins: Iterable[ObserverOrFakeQuantize]
+        self,
+        shared: ObserverOrFakeQuantize,
+        joins: Iterable[ObserverOrFakeQuantize],
+        *,
+        only_joined: bool = False,
     ) -> None:
         super().__init__(deepcopy(shared))
         self.shared = shared
+        self.only_joined = only_joined
         self.joins = torch.nn.ModuleList(joins)
         self.known: _Qparams | None = None
 
@@ -69,6 +77,8 @@ class PartedDomain(StandIn):
 
     def _chosen(self) -> _Qparams:
         joined = _qparams(self.joins[0])
+        if self.only_joined:
+            return min(map(_qparams, self.joins), key=lambda each: float(each[0]))
         was_shown = not bool(self.observer.min_val.isposinf().any())
         if not was_shown:
             return joined
@@ -173,9 +183,13 @@ def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observe
         if bundle_of[edge] in joined:
             to_joins.add(edge)
     cut = _cut_edges(edges, to_joins)
-    if not cut:
-        return {}
-    return _observers(places, cut, shared)
+    found: Observers = {}
+    between = _edges_between_joins(to_joins, bundle_of)
+    if between - cut:
+        found = _observers(places, cut | between, shared)
+    if cut and not found:
+        found = _observers(places, cut, shared)
+    return found
 
 
 def _references(places: list[EdgeOrNode]) -> nx.Graph:
@@ -251,6 +265,21 @@ def _cut_edges(edges: list[_Edge], joined: set[_Edge]) -> set[_Edge]:
     return cut
 
 
+def _edges_between_joins(
+    joined: set[_Edge], bundle_of: dict[EdgeOrNode, int]
+) -> set[_Edge]:
+    """Return the edges over which a value is read that several joins read."""
+    read_by: dict[Node, set[_Edge]] = {}
+    for edge in joined:
+        read_by.setdefault(edge[0], set()).add(edge)
+    between = set()
+    for edges in read_by.values():
+        joins = {bundle_of[edge] for edge in edges}
+        if len(joins) > 1:
+            between |= {edge for edge in edges if not _is_last_of_where(*edge)}
+    return between
+
+
 def _is_last_of_where(value: Node, reader: Node) -> bool:
     """Tell whether a ``where`` takes a value where its condition is false: stock dies if that is requantised (T41)."""
     return reader.target is _WHERE and reader.args[2] is value
@@ -278,15 +307,32 @@ def _observers(
     if not nx.is_directed_acyclic_graph(reads):
         return {}
     observer_of = dict.fromkeys(domain_of.values(), shared)
+    last = [join for join in reads if not reads[join]]
     for own in reversed(list(nx.topological_sort(reads))):
         joins = [observer_of[join] for join in sorted(reads[own])]
         if joins:
-            observer_of[own] = PartedDomain(shared, joins)
+            only_joined = _are_only_joined(own, domain_of, set(between))
+            observer_of[own] = PartedDomain(shared, joins, only_joined=only_joined)
+        elif len(last) > 1:
+            observer_of[own] = PartedDomain(shared, [shared])
     observers: Observers = {}
     for place in places:
         observers[place] = observer_of[domain_of[place]]
     _requantise(between, observers)
     return observers
+
+
+def _are_only_joined(
+    own: int, domain_of: dict[EdgeOrNode, int], between: set[_Edge]
+) -> bool:
+    """Tell whether all that reads values of a domain joins them, or moves them to where they are joined."""
+    for value, domain in domain_of.items():
+        if domain != own or isinstance(value, tuple):
+            continue
+        for reader in value.users:
+            if (value, reader) not in between and domain_of.get(reader) != own:
+                return False
+    return True
 
 
 def _requantise(edges: list[_Edge], observers: Observers) -> None:

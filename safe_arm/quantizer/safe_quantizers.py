@@ -135,7 +135,7 @@ class _SafeRules(CheckedSettings):
         self._look_for_doubts(model)
         steps = [
             step.__name__
-            for step in (*ordered_steps.BEFORE_PASSES, *ordered_steps.AFTER_PASSES)
+            for step in (*ordered_steps.BEFORE_PASSES, *self._after_passes())
         ]
         with counters_kept(model):
             transformed = proven(
@@ -206,7 +206,7 @@ class _SafeRules(CheckedSettings):
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
-        for step in ordered_steps.AFTER_PASSES:
+        for step in self._after_passes():
             if step.__name__ not in without.steps:
                 step(model)
         restore_outputs(model, outputs)
@@ -252,6 +252,15 @@ class _SafeRules(CheckedSettings):
             write_folds(model)
         self._ledger.warn()
         return model
+
+    def _after_passes(self) -> list[Callable[[GraphModule], Any]]:
+        """Return the steps behind stock's passes, but for those that cost an Ethos-U cycles or are not trained."""
+        left_out: list[Callable[[GraphModule], Any]] = []
+        if self._is_ethos_u:
+            left_out += ordered_steps.SLOW_ON_ETHOS_U
+        if self._trains:
+            left_out += ordered_steps.NOT_TRAINED
+        return [step for step in ordered_steps.AFTER_PASSES if step not in left_out]
 
     def _convolve_pools(self, model: GraphModule) -> None:
         convolve_pools(model, in_steps=self._is_ethos_u)

@@ -15,7 +15,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.added_products import spec_of_products
 from safe_arm.quantizer.exact_products import exact_spec, is_exact_sum, is_int8
-from safe_arm.quantizer.graph_edits import Writer, static_sizes
+from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.two_steps import is_call
 
 _ATEN = torch.ops.aten
@@ -24,6 +24,9 @@ _PRODUCT = _ATEN.mul.Tensor
 _SUM = _ATEN.sum.dim_IntList
 _ADDITION = _ATEN.add.Tensor
 _CLAMP = _ATEN.clamp.default
+_MAXIMUM = _ATEN.maximum.default
+#: The least square of the float graph: the inverse root of 0 is infinite.
+_LEAST = 1e-30
 #: Squares that are added one to the other, at most.
 _MOST_TERMS = 16
 
@@ -169,14 +172,50 @@ def _additions(total: Node) -> list[Node]:
     return additions
 
 
-def add_behind_squares(total: Node) -> None:
+def _add_behind_squares(total: Node) -> None:
     """Add squares behind all of them: each addition has the scale of the largest, which has to be observed before."""
     if squares_added(total):
         for addition in reversed(_additions(total)[1:]):
             total.prepend(addition)
 
 
-def keep_total(reader: Node, total: Node) -> DerivedQuantizationSpec | None:
+def positive_sum(write: Writer, form: NearSum) -> Node | None:
+    """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
+    _add_behind_squares(form.total)
+    offset, least = form.offset / form.factor, form.least / form.factor
+    if offset == 0:
+        bound = number_for(write, form.total, max(least, _LEAST), "least")
+        return write(_MAXIMUM, form.total, bound)
+    if least > offset or offset < _LEAST:
+        return None
+    number = number_for(write, form.total, offset, "offset")
+    return write(_ADDITION, form.total, number)
+
+
+def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
+    """Store a number as a tensor that is broadcast to a value."""
+    value = tensor_of(node)
+    assert value is not None
+    return write.constant(torch.full((1,) * value.dim(), number), name)
+
+
+def keep_argument(argument: Node) -> None:
+    """Keep a positive sum in 32 bits, if it is one of values of 8 bits: what it is the larger of, or the sum of.
+
+    Args:
+        argument: as ``positive_sum`` writes it.
+    """
+    total, number = argument.all_input_nodes
+    exact = _keep_total(argument, total)
+    if exact is None:
+        return
+    annotation = argument.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = {total: exact, number: exact}
+    annotation.output_qspec = exact
+    annotation.allow_implicit_sharing = False
+
+
+def _keep_total(reader: Node, total: Node) -> DerivedQuantizationSpec | None:
     """Keep a sum of squares in 32 bits for a node that reads it, and return the specification that it has there.
 
     Args:

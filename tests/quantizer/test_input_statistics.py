@@ -1,4 +1,4 @@
-"""Statistics of calibration samples: bounds of all values, the ordinary magnitude, and the spread of channels."""
+"""Statistics of calibration samples: bounds of all values, and the ordinary magnitude."""
 
 import pytest
 import torch
@@ -53,29 +53,6 @@ def test_one_hots_and_masks_do_not_vary():
     assert of(torch.tensor([[0.0, 1.0, 2.0]])).varied
 
 
-def test_a_narrow_channel_is_found_over_all_samples():
-    samples = [normal(number, 1, 3, 8, 8) for number in range(4)]
-    for number, sample in enumerate(samples):
-        sample[:, 1] *= 1e-3
-        sample[:, 2] = 0.5 + 0.3 * number  # Constant in each sample, not in all.
-    assert list(of(*samples).narrow_channels(0.1)) == [1]
-    assert of(*samples).narrow_channels(1e-4) == {}
-
-
-def test_a_channel_that_is_constant_up_to_rounding_is_not_narrow():
-    sample = normal(0, 1, 2, 8, 8)
-    sample[:, 1] = 1 + 1e-7 * sample[:, 1]
-    assert of(sample).narrow_channels(0.1) == {}
-
-
-def test_frequencies_positions_and_words_are_no_channels():
-    quiet = normal(0, 1, 80, 30) * 1e-3
-    quiet[0, 0] *= 1e3
-    assert of(quiet).narrow_channels(0.1) == {}
-    assert of(quiet[0, 0]).narrow_channels(0.1) == {}
-
-
 def test_samples_of_several_sizes_are_taken():
     found = of(normal(0, 1, 3, 8, 8), normal(1, 2, 3, 4, 6))
     assert len(found.magnitudes) == 2
-    assert found.narrow_channels(1e-3) == {}

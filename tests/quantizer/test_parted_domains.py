@@ -113,6 +113,23 @@ def test_a_join_that_is_joined_has_a_domain_between():
     assert part_of(SafeTOSAQuantizer, rule) > part_of(TOSAQuantizer, rule) + 15
 
 
+def interactions(m, x):
+    """Features that are stacked, and joined with their products, as in DLRM."""
+    features = x.tanh()
+    stacked = torch.cat((features, x - 0.5), 1)
+    products = stacked @ stacked.transpose(1, 2) * 100
+    return torch.cat((features.flatten(1), products.flatten(1)), 1), F.linear(stacked, WEIGHT, BIAS)
+
+
+def test_two_joins_of_one_value_have_a_domain_each():
+    assert part_of(TOSAQuantizer, interactions) < 5
+    assert part_of(SafeTOSAQuantizer, interactions) > 40
+    graph = quantised(interactions, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    # The features have the domain of the finer join.
+    assert requantised(graph) == 1
+    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+
+
 def joined_by(names):
     """A rule of some joins, each of a value of its own that a layer reads too."""
 
@@ -162,11 +179,21 @@ def test_what_is_joined_has_the_codes_that_it_had(monkeypatch):
         assert torch.equal(ours(*sample)[0], before(*sample)[0])
 
 
+def dense_block(x):
+    """Each layer reads all values before it."""
+    values = [x.tanh()]
+    for _ in range(3):
+        values.append(torch.cat(values, 1).sigmoid()[:, :4])
+    return torch.cat(values, 1)
+
+
 NEAR_MISSES = {
     "alike": lambda m, x: (lambda small: (torch.cat((x * 3, small), 1), small))(x.tanh()),
     "no other reader": lambda m, x: torch.cat((x * 300, x.tanh()), 1),
     "joins alone": lambda m, x: (lambda s: torch.cat((torch.cat((s, x.exp()), 1), s, x.square() * 300), 1))(x.tanh()),
     "what where takes if not": lambda m, x: (lambda small: (small.masked_fill(x > 0.5, 300.0), small))(x.tanh()),
+    "joins alike": lambda m, x: (lambda s: (torch.cat((s, x.exp()), 1), torch.cat((s, x * 3), 1)))(x.tanh()),
+    "a dense block": lambda m, x: dense_block(x),
     "all results of a split joined": lambda m, x: torch.cat((x * 300, *x.tanh().split(2, 1)), 1),
     "no join": lambda m, x: (lambda small: (small * (x * 300), small))(x.tanh()),
 }

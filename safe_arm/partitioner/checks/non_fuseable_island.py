@@ -23,12 +23,15 @@ class NonFuseableIsland(Check):
         island = island_of(node)
         if island is None:
             return None
-        if op_name(island.core) in DECOMPOSED_LINEAR:
+        decomposed = op_name(island.core) in DECOMPOSED_LINEAR
+        is_refused = context.policy == "reject" and not island.fuseable
+        # A linear that is refused here is decomposed for the CPU, and comes back so.
+        if decomposed and not (is_refused and _was_linear(island.core)):
             reason = (
                 "the linear of this island was decomposed, so it has no output rescale"
             )
             return Refusal(self.issue, reason, island.unit)
-        if island.fuseable or context.policy != "reject":
+        if not is_refused:
             return None
         q = island.qparams
         bounds = island.bounds
@@ -43,3 +46,9 @@ class NonFuseableIsland(Check):
             )
         reason = f"{op_name(node).removeprefix('aten::')} cannot be fused: {'; '.join(missed)}"
         return Refusal(self.issue, reason, island.unit)
+
+
+def _was_linear(core: Node) -> bool:
+    """Tell whether a decomposed linear was a linear layer in the exported program."""
+    sources = core.meta.get("from_node", ())
+    return any("aten.linear" in str(source.target) for source in sources)

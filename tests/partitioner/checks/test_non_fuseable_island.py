@@ -63,6 +63,26 @@ def test_a_refused_linear_is_decomposed_so_that_the_cpu_can_run_it(profile):
     assert codes_apart(manager, graph_module, inputs, image(1, 2.0)) == 0
 
 
+SPELLINGS = {
+    "a module": lambda m, x: m.linear(x),
+    "a function": lambda m, x: F.linear(x, m.linear.weight, m.linear.bias),
+    "addmm, which is quantised as a linear": lambda m, x: torch.addmm(m.linear.bias, x, m.linear.weight.t()),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
+def test_the_reason_of_a_refused_linear_is_that_it_cannot_be_fused(spelling):
+    """It is decomposed only because it is refused."""
+
+    net = Lambda(lambda m, x: torch.cat((F.relu(spelling(m, x)), x), 1))
+    inputs = (torch.randn(2, 8, generator=torch.Generator().manual_seed(0)),)
+    graph_module = quantize(net, inputs, tosa(PROFILES[0]), config=min_max())
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), verify=False)
+    lower(graph_module, inputs, partitioner)
+    (reason,) = {str(each.reason) for each in partitioner.report.fallbacks}
+    assert "relu cannot be fused: its lower bound 0 has code" in reason
+
+
 @pytest.mark.parametrize(
     ("activation", "zero_point", "qmin", "refused"),
     [

@@ -1,0 +1,165 @@
+"""The logarithm of a sum of squares is computed in two steps, of a sum in 32 bits.
+
+The power of a sound spans 60 dB and more, of which 8 bits in steps of one size keep 24: all quiet values have one code,
+and the logarithm, which is taken for their sake, makes most of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.quantizer.fine_roots import annotate_unit
+from safe_arm.quantizer.graph_edits import Writer, static_sizes
+from safe_arm.quantizer.sums_of_squares import (
+    keep_argument,
+    near_sum,
+    number_for,
+    positive_sum,
+    write_products,
+)
+from safe_arm.quantizer.two_steps import TwoSteps, give_spec, is_call, keep_fine
+
+_ATEN = torch.ops.aten
+_LOG = _ATEN.log.default
+_ROOT = _ATEN.rsqrt.default
+_PRODUCT = _ATEN.mul.Tensor
+_DIFFERENCE = _ATEN.sub.Tensor
+#: Bounds of the logarithm of what the rough root leaves, which is between a half and 2 but for the smallest values.
+_LOWEST, _HIGHEST = -2.1, 0.7
+
+
+@dataclass(frozen=True)
+class _FineLog(TwoSteps):
+    """A logarithm in two steps, ``log(y * r * r) - 2 * log(r)``.
+
+    Attributes:
+        of_root: the logarithm of the inverse root, r.
+        twice: two times that.
+    """
+
+    of_root: Node
+    twice: Node
+
+    @property
+    def is_annotated(self) -> bool:
+        """Tell whether the correction has its fixed qparams."""
+        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return False
+        return isinstance(annotation.output_qspec, FixedQParamsQuantizationSpec)
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell that anything may read the result, which has 8 bits."""
+        return True
+
+    def undo(self) -> None:
+        """Compute the logarithm in one step."""
+        specs = self.correction.meta.get(Q_ANNOTATION_KEY)
+        self.correction.replace_input_with(self.unit, self.argument)
+        if specs is not None and self.unit in specs.input_qspec_map:
+            spec = specs.input_qspec_map.pop(self.unit)
+            specs.input_qspec_map[self.argument] = spec
+        for reader in list(self.fine.users):
+            reader.replace_input_with(self.fine, self.correction)
+            annotation = reader.meta.get(Q_ANNOTATION_KEY)
+            if annotation is not None and self.fine in annotation.input_qspec_map:
+                spec = annotation.input_qspec_map.pop(self.fine)
+                annotation.input_qspec_map[self.correction] = spec
+        leftover = (self.fine, self.twice, self.of_root, self.unit, self.between)
+        for node in (*leftover, self.rough):
+            node.graph.erase_node(node)
+
+
+def refine_logs(model: GraphModule) -> None:
+    """Write ``log(y)`` as ``log(y * r * r) - 2 * log(r)`` with ``r = rsqrt(y)``, where y is a sum of squares.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place.
+    """
+    is_changed = False
+    for log in model.graph.find_nodes(op="call_function", target=_LOG):
+        is_changed = _write(log) or is_changed
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def _write(log: Node) -> bool:
+    """Write one logarithm, and tell whether it is that of a sum of squares."""
+    write = Writer(log)
+    write_products(log.args[0])
+    form = near_sum(write, log.args[0])
+    if form is None or form.factor != 1:
+        return False
+    argument = positive_sum(write, form)
+    if argument is None:
+        return False
+    rough = write(_ROOT, argument)
+    between = write(_PRODUCT, argument, rough)
+    unit = write(_PRODUCT, between, rough)
+    correction = write(_LOG, unit)
+    of_root = write(_LOG, rough)
+    twice = write(_PRODUCT, of_root, number_for(write, rough, 2.0, "two"))
+    fine = write(_DIFFERENCE, correction, twice)
+    if static_sizes(fine) != static_sizes(log):
+        fine = write(_ATEN.reshape.default, fine, static_sizes(log))
+    log.replace_all_uses_with(fine)
+    log.graph.erase_node(log)
+    return True
+
+
+def keep_logs_fine(model: GraphModule) -> None:
+    """Quantise logarithms in two steps so that the sum has 32 bits; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    keep_fine(_fine_logs(model), _annotate)
+    model.recompile()
+
+
+def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
+    for fine in model.graph.find_nodes(op="call_function", target=_DIFFERENCE):
+        correction, twice = fine.args[:2]
+        if not is_call(correction, _LOG) or not is_call(twice, _PRODUCT):
+            continue
+        unit, of_root = correction.args[0], twice.args[0]
+        if not is_call(unit, _PRODUCT) or not is_call(of_root, _LOG):
+            continue
+        scaled, rough = unit.args[:2]
+        if not is_call(scaled, _PRODUCT) or of_root.args[0] is not rough:
+            continue
+        argument = scaled.args[0]
+        if not isinstance(argument, Node) or not is_call(rough, _ROOT):
+            continue
+        if rough.args[0] is argument:
+            steps = (argument, rough, scaled, unit, correction, fine)
+            yield _FineLog(*steps, of_root, twice)
+
+
+def _annotate(found: _FineLog, spec: QuantizationSpec) -> None:
+    annotate_unit(found, spec)
+    keep_argument(found.argument)
+    low, high = spec.quant_min, spec.quant_max
+    assert low is not None
+    assert high is not None
+    step = (_HIGHEST - _LOWEST) / (high - low)
+    bounded = FixedQParamsQuantizationSpec(
+        dtype=spec.dtype,
+        scale=step,
+        zero_point=low + round(-_LOWEST / step),
+        quant_min=low,
+        quant_max=high,
+        qscheme=torch.per_tensor_affine,
+    )
+    give_spec(found.correction, bounded)
