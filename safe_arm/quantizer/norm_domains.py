@@ -79,16 +79,25 @@ def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of an inverse square root for the observer of its argument."""
     variance = observers[0]
     step, zero_point = variance.calculate_qparams()
-    observer = getattr(variance, "activation_post_process", variance)
-    lowest = observer.min_val.to(step)
-    if _has_seen_few(observer):
-        lowest = lowest / _ROOM
-    least = torch.maximum(lowest, step / 2)
+    lowest = lowest_seen(variance)
+    assert lowest is not None
+    least = torch.maximum(lowest.to(step), step / 2)
     highest = least.rsqrt()
     if variance.dtype == torch.int8:
         steps = variance.quant_max - variance.quant_min
         return highest / steps, torch.full_like(zero_point, variance.quant_min)
     return highest / variance.quant_max, torch.zeros_like(zero_point)
+
+
+def lowest_seen(observer: Any) -> Tensor | None:
+    """Return the least value that an observer was shown, or less if it was shown few; None if it keeps none."""
+    observer = getattr(observer, "activation_post_process", observer)
+    lowest = getattr(observer, "min_val", None)
+    if not isinstance(lowest, Tensor):
+        return None
+    if _has_seen_few(observer):
+        lowest = lowest / _ROOM
+    return lowest
 
 
 def _has_seen_few(observer: Module) -> bool:
