@@ -306,7 +306,7 @@ class _SafeRules(CheckedSettings):
         if step.__name__ in without.steps:
             return True
         if step in _SLOW_STEPS:
-            return self._is_ethos_u85()
+            return self._is_ethos_u85() or (self._trains and step is write_norm_roots)
         return step in _COSTLY_STEPS and self.tosa_spec.support_float()
 
     def _tell(self, text: str, names: Iterable[str]) -> None:

@@ -188,6 +188,12 @@ def test_on_ethos_u85_it_is_one_step(target, steps):
     assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == steps
 
 
+def test_in_training_it_is_one_step():
+    """An inverse root of code 0, which a correction would multiply, has no gradient."""
+    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == 1
+
+
 def test_of_16_bits_it_is_one_step():
     quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
     quantizer.set_global(get_symmetric_a16w8_quantization_config())
