@@ -20,11 +20,11 @@ _ROUNDING = 1e-6
 
 
 class RescaleExactSumsPass(CorrectivePass):
-    """Rescales the sum of two 32-bit values, and a product to the scale in which it is added.
+    """Rescales the sum or the product of two 32-bit values, and a product to the scale in which it is added.
 
-    Stock rescales the result of what it has rescaled the operands of. A sum of 32-bit values is promised in 8 bits and
-    stays as it is, and a product has the scale of its factors whatever is promised: both are read as codes of the
-    promised domain.
+    Stock rescales the result of what it has rescaled the operands of. What is computed of 32-bit values is promised in
+    8 bits and stays as it is, and a product has the scale of its factors whatever is promised: both are read as codes
+    of the promised domain.
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
@@ -48,7 +48,9 @@ def _computed(node: Node) -> QuantArgs | None:
     scales = [source.scale for source in sources if not source.per_channel]
     if op_name(node) in _SUMS and _are_wide(sources) and _are_one(*sources):
         return int32_domain(scales[0])
-    if op_name(node) == _PRODUCT and promised.dtype == torch.int32 and len(scales) == 2:
+    if op_name(node) != _PRODUCT or len(scales) != 2:
+        return None
+    if promised.dtype == torch.int32 or _are_wide(sources):
         return int32_domain(math.prod(scales))
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
+    QuantizationSpecBase,
     SharedQuantizationSpec,
 )
 
@@ -57,7 +58,32 @@ def add_products_exactly(
         products = _kept_products(node, largest, only_of_exact)
         if products and _is_rounded_by_readers(node, named):
             _keep_products(node, products)
-            _round_in_readers(node)
+            specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+            _round_in_readers(node, next(iter(specs.values())))
+
+
+def round_products_in_readers(model: GraphModule, roots: Iterable[Node]) -> None:
+    """Keep a product of two values of 32 bits, which stock's partitioner takes for codes otherwise (S45), in 32 bits.
+
+    Args:
+        model: an annotated float graph; its annotations are changed.
+        roots: factors of norms that have 32 bits.
+    """
+    named = _named_domains(model)
+    for root in roots:
+        for product in root.users:
+            specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+            factors = [specs.get(factor) for factor in product.args[:2]]
+            is_wide = all(isinstance(spec, DerivedQuantizationSpec) for spec in factors)
+            if (
+                is_wide
+                and is_product(product)
+                and _is_rounded_by_readers(product, named)
+            ):
+                places: list[EdgeOrNode] = [
+                    (each, product) for each in product.args[:2]
+                ]
+                _round_in_readers(product, exact_spec(places))
 
 
 def _kept_products(
@@ -112,11 +138,11 @@ def _is_rounded_by_readers(addition: Node, named: set[Node]) -> bool:
     return bool(addition.users)
 
 
-def _round_in_readers(addition: Node) -> None:
+def _round_in_readers(addition: Node, codes: QuantizationSpecBase) -> None:
     """Give a sum the 32 bits of its terms, and the one domain that it had to its readers."""
     annotation = addition.meta[Q_ANNOTATION_KEY]
     domain = annotation.output_qspec
-    annotation.output_qspec = next(iter(annotation.input_qspec_map.values()))
+    annotation.output_qspec = codes
     plain = []
     # A later reader refers to an earlier one: in the other order torchao recurses without end.
     for reader in sorted(addition.users):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,12 @@ _CODE, _CODES_APART = 255, 510
 _MOST_STEPS = 16
 
 
-def keep_products_exact(model: GraphModule, finer: bool = True) -> dict[Node, int]:
+def keep_products_exact(
+    model: GraphModule,
+    finer: bool = True,
+    roots: Mapping[Node, int] | None = None,
+    from_exact_means: Container[Node] = (),
+) -> dict[Node, int]:
     """Keep products of int8 values, and their sums, in 32 bits and in the scale that TOSA computes in.
 
     Stock rounds each product to int8 before it is summed, and for a variance each difference from the mean before that.
@@ -45,17 +50,20 @@ def keep_products_exact(model: GraphModule, finer: bool = True) -> dict[Node, in
             difference of which no variance is computed, as in the rest of a layer norm, that it takes a third more
             cycles, and the other targets 2 %. It transposes what is summed over any dimension but the last, which for
             products of two values in 32 bits takes up to 3.4 times the cycles.
+        roots: factors of norms that have 32 bits, with their largest magnitude.
+        from_exact_means: differences from means that have 32 bits.
 
     Returns:
         dict[Node, int]: what is kept in 32 bits, with its largest magnitude.
     """
-    steps = _steps_of_differences(model, finer)
-    largest: dict[Node, int] = {}
+    largest: dict[Node, int] = dict(roots or {})
+    steps = _steps_of_differences(model, finer, largest, from_exact_means)
     for node in model.graph.nodes:
         if not is_annotated(node):
             continue
         if node in steps:
-            _keep_difference(node, steps[node], largest)
+            codes = _codes_of(node, from_exact_means)
+            _keep_difference(node, steps[node], codes, largest)
         elif node.target is _PRODUCT:
             if finer or _is_square(node) or not _is_summed_across(node):
                 _keep_product(node, largest)
@@ -64,7 +72,12 @@ def keep_products_exact(model: GraphModule, finer: bool = True) -> dict[Node, in
     return largest
 
 
-def _steps_of_differences(model: GraphModule, finer: bool) -> dict[Node, int]:
+def _steps_of_differences(
+    model: GraphModule,
+    finer: bool,
+    largest: Mapping[Node, int],
+    from_exact_means: Container[Node],
+) -> dict[Node, int]:
     """Return the differences from a mean that stay in 32 bits, each with its number of steps in one of the minuend.
 
     It is the same for all differences from means of a value: torchao gives what is read with as many bits one scale.
@@ -74,7 +87,8 @@ def _steps_of_differences(model: GraphModule, finer: bool) -> dict[Node, int]:
         if node.target is not _DIFFERENCE or not is_annotated(node):
             continue
         if is_centred(node) and (finer or _has_square(node)):
-            steps = _most_steps(node)
+            codes = _codes_of(node, from_exact_means)
+            steps = _most_steps(node, codes, largest)
             sources.setdefault(node.args[0], {})[node] = steps
     found: dict[Node, int] = {}
     for differences in sources.values():
@@ -86,33 +100,51 @@ def _steps_of_differences(model: GraphModule, finer: bool) -> dict[Node, int]:
     return found
 
 
-def _most_steps(difference: Node) -> int:
+def _most_steps(difference: Node, codes: int, largest: Mapping[Node, int]) -> int:
     """Return the number of steps in one of the minuend that all readers of a difference can take; 0 for none."""
     for steps in range(_MOST_STEPS, 0, -1):
+        size = steps * codes + 1
         if all(
-            _takes_difference(reader, difference, steps) for reader in difference.users
+            _takes_difference(reader, difference, size, largest)
+            for reader in difference.users
         ):
             return steps
     return 0
 
 
-def _takes_difference(reader: Node, difference: Node, steps: int) -> bool:
-    size = steps * _CODES_APART
+def _codes_of(difference: Node, from_exact_means: Container[Node]) -> int:
+    """Return the largest magnitude of a difference, in codes of the minuend, but for its rounding."""
+    return _CODE if difference in from_exact_means else _CODES_APART
+
+
+def _takes_difference(
+    reader: Node, difference: Node, size: int, largest: Mapping[Node, int]
+) -> bool:
     if _is_square(reader):
         return _is_summed(reader, size**2)
-    return _takes(reader, difference, size)
+    if not _takes(reader, difference, size, largest):
+        return False
+    roots = [largest.get(factor, 0) for factor in reader.all_input_nodes]
+    return max(roots) * size * _code_after(reader) <= INT32.max // 2
+
+
+def _code_after(product: Node) -> int:
+    """Return the largest magnitude of what a product is multiplied by next; 1 for none."""
+    return _CODE if any(map(is_product, product.users)) else 1
 
 
 def _has_square(difference: Node) -> bool:
     return any(map(_is_square, difference.users))
 
 
-def _keep_difference(difference: Node, steps: int, largest: dict[Node, int]) -> None:
+def _keep_difference(
+    difference: Node, steps: int, codes: int, largest: dict[Node, int]
+) -> None:
     """Subtract in 32 bits, in some steps of the minuend, for a variance and what multiplies the difference besides."""
     spec = exact_spec([difference.args[0]], steps)
     annotation = difference.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
-    _keep(difference, spec, steps * _CODES_APART, largest)
+    _keep(difference, spec, steps * codes + 1, largest)
     for reader in difference.users:
         if _is_square(reader):
             reader.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
@@ -124,8 +156,8 @@ def _keep_product(product: Node, largest: dict[Node, int]) -> None:
         return
     exact = [each for each in product.args[:2] if _size_in(product, each, largest)]
     is_kept = _is_summed(product, size)
-    if len(exact) == 1 and not is_kept:
-        is_kept = _is_multiplied(product, size)
+    if exact and not is_kept and not _is_square(product):
+        is_kept = _is_multiplied(product, size, largest)
     if not is_kept:
         return
     places = [(factor, product) for factor in product.args[:2]]
@@ -165,10 +197,10 @@ def matmul_size(matmul: Node) -> int:
     return terms * _CODE**2
 
 
-def _is_multiplied(product: Node, size: int) -> bool:
+def _is_multiplied(product: Node, size: int, largest: Mapping[Node, int]) -> bool:
     """Tell whether all that reads a product up to a size multiplies it by 8 bits."""
     for reader in product.users:
-        if not _takes(reader, product, size):
+        if not _takes(reader, product, size, largest):
             return False
     return bool(product.users)
 
@@ -187,7 +219,7 @@ def _keep(
     largest[node] = size
     node.meta[Q_ANNOTATION_KEY].output_qspec = spec
     for reader in node.users:
-        if reader.target is _SUM or _takes(reader, node, size):
+        if reader.target is _SUM or _takes(reader, node, size, largest):
             reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
 
 
@@ -211,7 +243,7 @@ def _is_square(node: Node) -> bool:
     return left is right
 
 
-def _size_in(reader: Node, value: object, largest: dict[Node, int]) -> int:
+def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
     """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
     specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
     if not isinstance(value, Node):
@@ -227,16 +259,17 @@ def is_int8(value: object, reader: Node) -> bool:
     return int8_spec(specs.get(value)) is not None
 
 
-def _takes(
-    reader: Node,
-    value: Node,
-    size: int,
-) -> bool:
-    """Tell whether a product of a value in 32 bits and another of 8 fits 32 bits."""
-    if not is_product(reader) or size * _CODE > INT32.max:
+def _takes(reader: Node, value: Node, size: int, largest: Mapping[Node, int]) -> bool:
+    """Tell whether a product of a value in 32 bits and another, of 8 bits or a factor of a norm, fits 32 bits."""
+    if not is_product(reader):
         return False
     others = [factor for factor in reader.args[:2] if factor is not value]
-    return len(others) == 1 and is_int8(others[0], reader)
+    if len(others) != 1:
+        return False
+    factor = _size_in(reader, others[0], largest)
+    if not factor and is_int8(others[0], reader):
+        factor = _CODE
+    return 0 < factor * size <= INT32.max
 
 
 def is_exact_sum(value: Node) -> bool:
@@ -279,15 +312,16 @@ def _is_summed_across(product: Node) -> bool:
 def terms_of(summing: Node) -> int:
     """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
     whole = tensor_of(summing.args[0])
-    value = tensor_of(summing)
-    if whole is None or value is None:
+    if whole is None:
         return INT32.max
-    for size in (*whole.shape, *value.shape):
-        if not isinstance(size, int):
+    dims: Any = (*summing.args, None)[1]
+    terms = 1
+    for dim in dims or range(whole.dim()):
+        size = whole.shape[dim]
+        if not isinstance(size, int) or size <= 0:
             return INT32.max
-        if size <= 0:
-            return INT32.max
-    return whole.numel() // value.numel()
+        terms *= size
+    return terms
 
 
 def is_centred(difference: Node) -> bool:
@@ -319,7 +353,7 @@ def is_centred(difference: Node) -> bool:
     return source is mean
 
 
-def exact_spec(places: list[EdgeOrNode], steps: int = 1) -> DerivedQuantizationSpec:
+def exact_spec(places: list[EdgeOrNode], steps: float = 1) -> DerivedQuantizationSpec:
     """Return the specification of integers whose scale is the product of those at some places.
 
     Args:
@@ -336,7 +370,7 @@ def exact_spec(places: list[EdgeOrNode], steps: int = 1) -> DerivedQuantizationS
     )
 
 
-def _of_product(observers: Sequence[Any], steps: int) -> tuple[Tensor, Tensor]:
+def _of_product(observers: Sequence[Any], steps: float) -> tuple[Tensor, Tensor]:
     """Return the product of scales over a number of steps, and the zero point, which is 0."""
     scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
     scale = scale / steps

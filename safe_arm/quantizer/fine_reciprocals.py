@@ -86,10 +86,11 @@ def keep_reciprocals_fine(model: GraphModule, of_softmaxes: bool = True) -> None
     """
     kept = []
     for found in list(_reciprocals(model)):
-        if of_softmaxes or not is_of_softmax(found.rough):
-            kept.append(found)
-        else:
+        is_left_out = not of_softmaxes and is_of_softmax(found.rough)
+        if is_left_out or found.multiplies_differences:
             found.undo()
+        else:
+            kept.append(found)
     keep_fine(kept, _annotate)
     model.recompile()
 

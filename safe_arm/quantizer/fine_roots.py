@@ -68,7 +68,13 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(fine_roots(model), _annotate)
+    kept = []
+    for found in list(fine_roots(model)):
+        if found.is_annotated or not found.multiplies_differences:
+            kept.append(found)
+        else:
+            found.undo()
+    keep_fine(kept, _annotate)
     model.recompile()
 
 

@@ -125,6 +125,11 @@ class Writer:
         value = attribute(self._node.graph.owning_module, node.target)
         return value if isinstance(value, Tensor) else None
 
+    def number(self, node: object) -> float | None:
+        """Return the only element of a tensor that a node reads; None for any other."""
+        value = self.stored(node)
+        return float(value) if value is not None and value.numel() == 1 else None
+
     def picks(self, place: int) -> bool:
         """Tell whether anything reads an element of the operator's results by its place."""
         picked = [pick.args[1:] for pick in self._node.users if pick.users]

@@ -40,6 +40,7 @@ from safe_arm.quantizer.moved_domains import keep_moved_domains
 from safe_arm.quantizer.named_sizes import name_sizes
 from safe_arm.quantizer.near_masks import bring_masks_near
 from safe_arm.quantizer.norm_domains import limit_norm_factors
+from safe_arm.quantizer.norm_roots import keep_norm_roots, write_norm_roots
 from safe_arm.quantizer.noted_values import note_computed_values
 from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.plain_scopes import write_scopes_out
@@ -97,6 +98,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     apply_layers_at_once,
     write_inverse_roots,
+    write_norm_roots,
     refine_lengths,
     refine_logs,
     write_bell_curves,
@@ -104,10 +106,14 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     widen_indices,
     name_sizes,
 )
-#: Steps behind the passes that cost an Ethos-U cycles, and such as are not trained through.
+#: Steps that take an Ethos-U longer, by Vela's estimate, and such as take an Ethos-U85 longer: norms 44 % for a vision
+#: transformer.
 SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves)
-NOT_TRAINED = (refine_logs,)
+SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
+#: Steps whose result has no finite gradient, or has not been trained.
+NOT_TRAINED = (refine_logs, write_norm_roots)
 KEPT_FINE = (
+    keep_norm_roots,
     keep_roots_fine,
     keep_lengths_fine,
     keep_logs_fine,

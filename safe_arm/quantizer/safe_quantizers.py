@@ -29,7 +29,6 @@ from safe_arm.quantizer import (
     ordered_steps,
 )
 from safe_arm.quantizer.activations import spell_out_activations
-from safe_arm.quantizer.added_products import add_products_exactly
 from safe_arm.quantizer.branch_domains import free_branch_domains
 from safe_arm.quantizer.calibration_watch import (
     CalibrationWatch,
@@ -37,7 +36,7 @@ from safe_arm.quantizer.calibration_watch import (
     doubts_of,
 )
 from safe_arm.quantizer.checked_settings import CheckedSettings
-from safe_arm.quantizer.exact_products import keep_products_exact
+from safe_arm.quantizer.exact_arithmetic import keep_arithmetic_exact
 from safe_arm.quantizer.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.factory_operators import factories_left_alone
 from safe_arm.quantizer.fine_gates import refine_gates
@@ -59,7 +58,6 @@ from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.pool_domains import convolve_pools
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
-from safe_arm.quantizer.similarities import write_similarities
 from safe_arm.quantizer.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings import spell_out_operators
 from safe_arm.quantizer.state_at_rest import state_at_rest
@@ -135,7 +133,7 @@ class _SafeRules(CheckedSettings):
         self._look_for_doubts(model)
         steps = [
             step.__name__
-            for step in (*ordered_steps.BEFORE_PASSES, *self._after_passes())
+            for step in (*ordered_steps.BEFORE_PASSES, *ordered_steps.AFTER_PASSES)
         ]
         with counters_kept(model):
             transformed = proven(
@@ -163,7 +161,6 @@ class _SafeRules(CheckedSettings):
         """
         is_named = self.is_set_by_name or self.keep_reference
         names = record_names(model) if is_named else ()
-        has_float = self.tosa_spec.support_float()
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         norms = names_of_norms(model)
         config = self.training_config or self.global_config
@@ -171,21 +168,17 @@ class _SafeRules(CheckedSettings):
         if self._trains:
             give_norms_layers(model)
         for step in ordered_steps.BEFORE_PASSES:
-            if step.__name__ in without.steps:
-                continue
-            if step in ordered_steps.COSTLY_STEPS and has_float:
+            if self._is_left_out(step, without):
                 continue
             # An exponent that is a parameter is trained.
             if step is spell_out_powers and is_for_training(config):
-                continue
-            if step is write_similarities and self._is_ethos_u85():
                 continue
             if step is write_functionally:
                 self._tell(LOST_WRITE, write_functionally(model))
             elif step is spell_out_operators:
                 spell_out_operators(
                     model,
-                    keeps_costly=has_float,
+                    keeps_costly=self.tosa_spec.support_float(),
                     keeps_norms=self._trains,
                     in_groups=self._trains and self._is_ethos_u85(),
                 )
@@ -206,11 +199,23 @@ class _SafeRules(CheckedSettings):
             complete_names(model, names)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
-        for step in self._after_passes():
-            if step.__name__ not in without.steps:
+        for step in ordered_steps.AFTER_PASSES:
+            if not self._is_left_out(step, without):
                 step(model)
         restore_outputs(model, outputs)
         return model
+
+    def _is_left_out(self, step: Callable[..., Any], without: Without) -> bool:
+        """Tell whether a step is not taken for this target, for training, or because it changed what is computed."""
+        if step.__name__ in without.steps:
+            return True
+        if step in ordered_steps.COSTLY_STEPS and self.tosa_spec.support_float():
+            return True
+        if step in ordered_steps.SLOW_ON_ETHOS_U and self._is_ethos_u:
+            return True
+        if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._is_ethos_u85():
+            return True
+        return step in ordered_steps.NOT_TRAINED and self._trains
 
     def _tell(self, text: str, names: Iterable[str]) -> None:
         """Warn once of each name."""
@@ -253,15 +258,6 @@ class _SafeRules(CheckedSettings):
         self._ledger.warn()
         return model
 
-    def _after_passes(self) -> list[Callable[[GraphModule], Any]]:
-        """Return the steps behind stock's passes, but for those that cost an Ethos-U cycles or are not trained."""
-        left_out: list[Callable[[GraphModule], Any]] = []
-        if self._is_ethos_u:
-            left_out += ordered_steps.SLOW_ON_ETHOS_U
-        if self._trains:
-            left_out += ordered_steps.NOT_TRAINED
-        return [step for step in ordered_steps.AFTER_PASSES if step not in left_out]
-
     def _convolve_pools(self, model: GraphModule) -> None:
         convolve_pools(model, in_steps=self._is_ethos_u)
 
@@ -275,10 +271,7 @@ class _SafeRules(CheckedSettings):
         return self._is_ethos_u and not self.tosa_spec.is_U55_subset
 
     def _keep_exact(self, model: GraphModule) -> None:
-        """Keep in 32 bits what is summed or added, as far as the device does not take longer."""
-        largest = keep_products_exact(model, finer=not self._is_ethos_u85())
-        if not self._is_ethos_u85():
-            add_products_exactly(model, largest, only_of_exact=self._is_ethos_u)
+        keep_arithmetic_exact(model, self._is_ethos_u, self._is_ethos_u85())
 
     def prepare_obs_or_fq_callback(
         self,

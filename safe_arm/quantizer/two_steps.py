@@ -53,20 +53,26 @@ class TwoSteps:
         return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
 
     @property
+    def multiplies_differences(self) -> bool:
+        """Tell whether a factor besides is a difference from a mean, whose own 32 bits are worth more."""
+        factors: set[Node] = set()
+        for product in self.fine.users:
+            factors.update(product.all_input_nodes)
+        return any(map(is_difference, factors))
+
+    @property
     def spec(self) -> QuantizationSpec | None:
         """The specification of the value, if all that is computed with it is of 8 bits; else None."""
         nodes = [self.rough, self.between, self.unit, self.correction, self.fine]
-        if not all(map(_is_of_int8, nodes)) or not self.is_readable:
+        if not all(map(is_of_int8, nodes)) or not self.is_readable:
             return None
         specs = self.rough.meta[Q_ANNOTATION_KEY].input_qspec_map
         return plain_spec(specs.get(self.argument))
 
     @property
     def is_readable(self) -> bool:
-        """Tell whether all that reads the result is of 8 bits and gains by it."""
-        if not all(map(_is_of_int8, self.fine.users)):
-            return False
-        return not any(map(_is_of_difference, self.fine.users))
+        """Tell whether all that reads the result is of 8 bits."""
+        return all(map(is_of_int8, self.fine.users))
 
     def undo(self) -> None:
         """Let what reads the result read the rough one."""
@@ -179,17 +185,14 @@ def is_call(value: object, target: object) -> TypeGuard[Node]:
     return isinstance(value, Node) and value.target is target
 
 
-def _is_of_difference(product: Node) -> bool:
-    """Tell whether a factor is a difference from a mean, whose own 32 bits are worth more; a product of two is not."""
-    for factor in product.all_input_nodes:
-        if factor.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in factor.meta:
-            continue
-        if is_centred(factor):
-            return True
-    return False
+def is_difference(value: Node) -> bool:
+    """Tell whether a value is a difference from a mean."""
+    if value.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in value.meta:
+        return False
+    return is_centred(value)
 
 
-def _is_of_int8(node: Node) -> bool:
+def is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
     specs: list[object] = [None]
     annotation = node.meta.get(Q_ANNOTATION_KEY)

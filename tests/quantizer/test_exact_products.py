@@ -61,7 +61,8 @@ def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
 
     model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
     specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
-    assert [spec.derive_qparams_fn.keywords["steps"] for spec in specs] == [4, 4]  # 512 squares of 510 * 4 fit 32 bits.
+    steps = [spec.derive_qparams_fn.keywords["steps"] for spec in specs]
+    assert steps == [8, 8]  # 512 squares of 255 * 8 + 1 fit 32 bits.
 
 
 @pytest.mark.parametrize(("target", "wide_differences"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
@@ -118,9 +119,9 @@ def test_twice_equals_once():
 
 def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
     def rule(m, x, y):
-        apart = x - x.mean(1, keepdim=True)
-        return (apart * apart).sum(1) + 0 * y.amax(1)
+        apart = x - x.mean((1, 2), keepdim=True)
+        return (apart * apart).sum((1, 2)) + 0 * y.amax((1, 2))
 
     graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), TOKENS).graph
     scales = {node.args[0].name: node.args[1] for node in graph.find_nodes(op="call_function", target=Q)}
-    assert scales["x"] / scales["sub"] == pytest.approx(11)  # 64 squares of 510 * 11 fit 32 bits, and of 510 * 12 not.
+    assert scales["x"] / scales["sub"] == pytest.approx(8)  # 512 squares of 255 * 8 + 1 fit, of 9 not.

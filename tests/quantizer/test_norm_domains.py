@@ -40,6 +40,13 @@ def test_the_one_delegate_is_exact(profile):
     check_one_exact(quantize(NORM, PADDED, tosa(profile), config=HISTOGRAM), PADDED, tosa(profile))
 
 
+@pytest.fixture
+def one_step(monkeypatch):
+    """Compute roots in one step, as for an Ethos-U85."""
+    monkeypatch.setattr(SafeTOSAQuantizer, "_is_ethos_u85", lambda self: True)
+
+
+@pytest.mark.usefixtures("one_step")
 @pytest.mark.parametrize(("tokens", "room"), [(TOKENS, 1.5), (torch.cat([TOKENS] * 3), 1)])
 def test_without_padding_the_domain_ends_at_the_largest_factor_or_above_if_few_are_seen(tokens, room):
     quantised = quantize(NORM, (tokens,), tosa(PROFILES[0]), config=HISTOGRAM)
@@ -72,6 +79,7 @@ class OwnObserver(ObserverBase):
         return torch.tensor([self.most / 127]), torch.tensor([0])
 
 
+@pytest.mark.usefixtures("one_step")
 def test_the_factor_keeps_an_observer_of_the_users_that_has_no_bounds():
     spec = dataclasses.replace(HISTOGRAM.input_activation, observer_or_fake_quant_ctr=OwnObserver)
     config = dataclasses.replace(HISTOGRAM, input_activation=spec, output_activation=spec)
@@ -83,6 +91,7 @@ def test_the_factor_keeps_an_observer_of_the_users_that_has_no_bounds():
     assert domain.zero_point == 0
 
 
+@pytest.mark.usefixtures("one_step")
 def test_twice_equals_once():
     model = annotated(NORM, quantizer_of(SafeTOSAQuantizer), PADDED)
     assert hasattr(rsqrt_of(model).meta["quantization_annotation"].output_qspec, "derived_from")
