@@ -88,11 +88,14 @@ class _SafeRules(CheckedSettings):
     Attributes:
         keep_reference: set to True to keep the float graph that is calibrated; it has the operators of the quantised
             graph.
+        prefers_accuracy: set to True to take for an Ethos-U, too, what gains decibels and costs more than 5 % of the
+            cycles of some net, by Vela's estimate. Other targets take it always.
         reference: that graph, which shares its parameters; None unless ``keep_reference`` is set, and before
             preparing.
     """
 
     keep_reference: bool = False
+    prefers_accuracy: bool = False
     reference: GraphModule | None = None
     _is_ethos_u = False
     _has_texture_unit = False
@@ -211,9 +214,9 @@ class _SafeRules(CheckedSettings):
             return True
         if step in ordered_steps.COSTLY_STEPS and self.tosa_spec.support_float():
             return True
-        if step in ordered_steps.SLOW_ON_ETHOS_U and self._is_ethos_u:
+        if step in ordered_steps.SLOW_ON_ETHOS_U and self._spares_cycles():
             return True
-        if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._is_ethos_u85():
+        if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._spares_cycles_of_u85():
             return True
         return step in ordered_steps.NOT_TRAINED and self._trains
 
@@ -244,7 +247,7 @@ class _SafeRules(CheckedSettings):
             *ordered_steps.KEPT_FINE,
         ]
         # An Ethos-U takes up to twice as long for it, by Vela's estimate.
-        if not self._is_ethos_u:
+        if not self._spares_cycles():
             changes.insert(1, refine_gates)
         contained_annotation.change(model, changes, self._ledger)
         steps = (
@@ -262,7 +265,7 @@ class _SafeRules(CheckedSettings):
         convolve_pools(model, in_steps=self._is_ethos_u)
 
     def _keep_reciprocals_fine(self, model: GraphModule) -> None:
-        keep_reciprocals_fine(model, of_softmaxes=not self._is_ethos_u85())
+        keep_reciprocals_fine(model, of_softmaxes=not self._spares_cycles_of_u85())
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))
@@ -270,8 +273,16 @@ class _SafeRules(CheckedSettings):
     def _is_ethos_u85(self) -> bool:
         return self._is_ethos_u and not self.tosa_spec.is_U55_subset
 
+    def _spares_cycles(self) -> bool:
+        return self._is_ethos_u and not self.prefers_accuracy
+
+    def _spares_cycles_of_u85(self) -> bool:
+        return self._is_ethos_u85() and not self.prefers_accuracy
+
     def _keep_exact(self, model: GraphModule) -> None:
-        keep_arithmetic_exact(model, self._is_ethos_u, self._is_ethos_u85())
+        keep_arithmetic_exact(
+            model, self._spares_cycles(), self._spares_cycles_of_u85()
+        )
 
     def prepare_obs_or_fq_callback(
         self,
