@@ -1,7 +1,7 @@
 """The differences of ExecuTorch 1.4, which go with the support for it.
 
 Without this file its importers need bytes where they call ``value_bytes``, nothing where they call ``with_flags_read``,
-and the branch for False where they ask ``STATES_ARE_CONSTANTS``.
+the branch for False where they ask ``STATES_ARE_CONSTANTS``, and 2**31 - 1 for ``LARGEST_RESCALED``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,11 @@ from safe_arm._compat.upstream import ArmCompileSpec, CompileSpec
 
 #: ``tag_constant_data`` gives a delegate each buffer whose new value is not computed by one of its readers.
 STATES_ARE_CONSTANTS = parse(executorch_version()) < (1, 5)
+
+#: The largest value that the backend passes on in 32 bits: 1.4 rescales it by 1, and TOSA rescales no larger one.
+LARGEST_RESCALED = 2**31 - 1
+if parse(executorch_version()) < (1, 5):
+    LARGEST_RESCALED = 2**29 - 1
 
 
 def value_bytes(spec: CompileSpec) -> bytes:

@@ -17,6 +17,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graph_edits import tensor_of
@@ -281,7 +282,7 @@ def is_exact_sum(value: Node) -> bool:
         return False
     if square.args[0] is not square.args[1]:
         return False
-    return terms_of(value) * _CODE**2 <= INT32.max
+    return terms_of(value) * _CODE**2 <= LARGEST_RESCALED
 
 
 def _is_summed(product: Node, size: int) -> bool:

@@ -17,6 +17,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.exact_means import keep_factor
@@ -45,7 +46,7 @@ _ROOT = _ATEN.rsqrt.default
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 _CODE, _CODES_APART = 255, 510
 #: Codes of the largest sum of squares, which is multiplied by 8 bits.
-_CODES = 2.0**23
+_CODES = (LARGEST_RESCALED + 1) / 256
 #: The largest rough root as a multiple of the least, at most: that of a quarter of a step.
 _REACH = 31.97
 #: The largest product of a mean and its rough root squared, and the largest correction.
@@ -250,7 +251,7 @@ def _may_be_exact(found: MeanSquare) -> bool:
     nodes += [node for node in (found.mean, found.raised) if node is not None]
     if not all(map(is_of_int8, nodes)):
         return False
-    return terms_of(found.total) * _size_of(found.value) ** 2 <= INT32.max
+    return terms_of(found.total) * _size_of(found.value) ** 2 <= LARGEST_RESCALED
 
 
 def _size_of(value: Node) -> int:
@@ -356,7 +357,7 @@ class _Bound:
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
         largest = torch.maximum(self._largest(value), seen * _LARGEST_UNIT)
-        scale = largest * (_CODE / _reach(mean)) ** 2 / INT32.max
+        scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
         return scale, torch.zeros_like(scale, dtype=torch.int32)
 
     def _largest(self, value: Any) -> Tensor:

@@ -7,7 +7,18 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, lower_safely, min_max, quantize, targets, tosa
+from lowering import (
+    HISTOGRAM,
+    PROFILES,
+    WIDE,
+    lower_exactly,
+    lower_in_part,
+    lower_safely,
+    min_max,
+    quantize,
+    targets,
+    tosa,
+)
 from ratios import quantised, ratios
 from rewriting import Rewriting
 from small import Built, Lambda
@@ -16,6 +27,8 @@ from stubborn import prepare, quantizer_of
 from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.fine_lengths import _of_correction, _of_unit, keep_lengths_fine, refine_lengths
 from safe_arm.quantizer.fine_roots import of_rough
 
@@ -28,6 +41,8 @@ def rows(seed, terms=3):
     return (vectors,)
 
 
+#: As many squares of 255 as fit.
+MOST_TERMS = LARGEST_RESCALED // 255**2
 SAMPLES = [rows(seed) for seed in range(8)]
 LENGTHS = {
     "norm": lambda m, x: x.norm(dim=-1),
@@ -163,7 +178,7 @@ def test_it_is_exact_for_inputs_that_were_not_calibrated():
     lower_exactly(graph_module, tosa(PROFILES[0]), rows(0), *others)
 
 
-@pytest.mark.parametrize("terms", [1, 33024])
+@pytest.mark.parametrize("terms", [1, MOST_TERMS])
 def test_it_is_exact_for_one_value_and_for_many(terms):
     graph_module = quantise_row(terms)
     longest = (torch.full((1, 4, terms), 1e3),)
@@ -182,14 +197,18 @@ def test_ethos_u_computes_it_exactly(rule, target):
     check_one_exact(graph_module, SAMPLES[0], spec)
 
 
+@pytest.mark.filterwarnings("ignore:demoted from")
 @pytest.mark.parametrize("rule", [LENGTHS["norm"], LENGTHS["a mean, more a number"]], ids=["plain", "with a factor"])
 def test_16_bits_are_computed_in_one_step(rule):
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(rule), rows(0), tosa(profile), config=WIDE)
     assert "pow" in targets(graph_module)
     assert "rsqrt" not in targets(graph_module)
-    _, partitioner = lower_safely(graph_module, rows(0), tosa(profile), verify=True)
-    assert partitioner.report.fallbacks == ()
+    if parse(executorch_version()) < (1, 5):  # The last entry of its 16-bit tables is wrong (21629).
+        lower_in_part(graph_module, tosa(profile), rows(0))
+    else:
+        _, partitioner = lower_safely(graph_module, rows(0), tosa(profile), verify=True)
+        assert partitioner.report.fallbacks == ()
 
 
 def test_twice_equals_once():
