@@ -27,6 +27,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import spec_at
 from safe_arm.acceleration import histogram_search
+from safe_arm.quantizer.graph_edits import tensor_of
 from safe_arm.quantizer.stand_ins import StandIn
 
 #: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
@@ -271,13 +272,20 @@ def _edges_between_joins(
     """Return the edges over which a value is read that several joins read."""
     read_by: dict[Node, set[_Edge]] = {}
     for edge in joined:
-        read_by.setdefault(edge[0], set()).add(edge)
+        if _has_result(edge[1]):
+            read_by.setdefault(edge[0], set()).add(edge)
     between = set()
     for edges in read_by.values():
         joins = {bundle_of[edge] for edge in edges}
         if len(joins) > 1:
             between |= {edge for edge in edges if not _is_last_of_where(*edge)}
     return between
+
+
+def _has_result(join: Node) -> bool:
+    """Tell whether a join has a result, whose observer sees all that is joined; a comparison gives booleans."""
+    value = tensor_of(join)
+    return value is not None and value.is_floating_point()
 
 
 def _is_last_of_where(value: Node, reader: Node) -> bool:
@@ -308,12 +316,13 @@ def _observers(
         return {}
     observer_of = dict.fromkeys(domain_of.values(), shared)
     last = [join for join in reads if not reads[join]]
+    without_result = {domain_of[edge] for edge in between if not _has_result(edge[1])}
     for own in reversed(list(nx.topological_sort(reads))):
         joins = [observer_of[join] for join in sorted(reads[own])]
         if joins:
             only_joined = _are_only_joined(own, domain_of, set(between))
             observer_of[own] = PartedDomain(shared, joins, only_joined=only_joined)
-        elif len(last) > 1:
+        elif len(last) > 1 and own not in without_result:
             observer_of[own] = PartedDomain(shared, [shared])
     observers: Observers = {}
     for place in places:

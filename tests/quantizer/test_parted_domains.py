@@ -9,6 +9,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import quantised_whole
 from lowering import HISTOGRAM, PROFILES, WIDE, codes_apart, lower, tosa
 from ratios import quantised, ratio
+from rewriting import codes_off
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
@@ -128,6 +129,12 @@ def test_two_joins_of_one_value_have_a_domain_each():
     # The features have the domain of the finer join.
     assert requantised(graph) == 1
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+
+
+@pytest.mark.parametrize("rule", [lambda m, x: (x - 0.5).sign(), lambda m, x: torch.where(x > 0.5, x, (x < 0.2) * x)])
+def test_a_value_that_two_comparisons_read_keeps_its_range(rule):
+    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    assert codes_off(graph, rule, SAMPLES[0]) <= 1
 
 
 def joined_by(names):
