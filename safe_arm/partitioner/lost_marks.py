@@ -22,7 +22,6 @@ from safe_arm.core.island import (
     QUANTIZE,
     all_nodes,
     is_dequantize,
-    is_marked_quantized,
     op_name,
 )
 from safe_arm.core.operators import named
@@ -32,13 +31,17 @@ _TAKEN_APART = named("mean")
 
 
 def marked_again(program: ExportedProgram) -> ExportedProgram:
-    """Return a program with a mark on each operator between dequantise and quantise nodes; the same if one has a mark.
+    """Return a program with a mark on each operator between dequantise and quantise nodes; the same if one has a note.
+
+    A graph of our quantisers has notes besides: if they are there, no mark is lost, and what has none was left float.
 
     Args:
         program: as ``torch.export`` gives it, before decompositions; left as it is.
     """
     nodes = list(all_nodes(program.graph_module))
-    if any(map(is_marked_quantized, nodes)) or not any(map(_is_quantised, nodes)):
+    if any(node.meta.get("custom") for node in nodes):
+        return program
+    if not any(map(_is_quantised, nodes)):
         return program
     graph_module = copy.deepcopy(program.graph_module)
     for node in all_nodes(graph_module):
