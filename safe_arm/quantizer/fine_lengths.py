@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
     QuantizationSpec,
 )
 
@@ -32,7 +31,7 @@ from safe_arm.quantizer.sums_of_squares import (
     positive_sum,
     write_products,
 )
-from safe_arm.quantizer.two_steps import TwoSteps, derived_spec, give_spec, keep_fine
+from safe_arm.quantizer.two_steps import RoundedOnce, derived_spec, give_spec, keep_fine
 
 _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
@@ -43,7 +42,7 @@ _MARGIN = 1.0007
 
 
 @dataclass(frozen=True)
-class _Length(TwoSteps):
+class _Length(RoundedOnce):
     """A root in two steps, ``between * factor * rsqrt(unit)``.
 
     Attributes:
@@ -51,19 +50,6 @@ class _Length(TwoSteps):
     """
 
     scaled: Node
-
-    @property
-    def is_annotated(self) -> bool:
-        """Tell whether the unit has its derived qparams."""
-        annotation = self.unit.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None:
-            return False
-        return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
-
-    @property
-    def is_readable(self) -> bool:
-        """Tell that anything may read the result, which has 8 bits."""
-        return True
 
     def undo(self) -> None:
         """Compute the root in one step."""

@@ -26,7 +26,7 @@ from safe_arm.quantizer.sums_of_squares import (
     positive_sum,
     write_products,
 )
-from safe_arm.quantizer.two_steps import TwoSteps, give_spec, is_call, keep_fine
+from safe_arm.quantizer.two_steps import RoundedOnce, give_spec, is_call, keep_fine
 
 _ATEN = torch.ops.aten
 _LOG = _ATEN.log.default
@@ -38,7 +38,7 @@ _LOWEST, _HIGHEST = -2.1, 0.7
 
 
 @dataclass(frozen=True)
-class _FineLog(TwoSteps):
+class _FineLog(RoundedOnce):
     """A logarithm in two steps, ``log(y * r * r) - 2 * log(r)``.
 
     Attributes:
@@ -48,19 +48,6 @@ class _FineLog(TwoSteps):
 
     of_root: Node
     twice: Node
-
-    @property
-    def is_annotated(self) -> bool:
-        """Tell whether the correction has its fixed qparams."""
-        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
-        if annotation is None:
-            return False
-        return isinstance(annotation.output_qspec, FixedQParamsQuantizationSpec)
-
-    @property
-    def is_readable(self) -> bool:
-        """Tell that anything may read the result, which has 8 bits."""
-        return True
 
     def undo(self) -> None:
         """Compute the logarithm in one step."""

@@ -86,6 +86,24 @@ class TwoSteps:
             node.graph.erase_node(node)
 
 
+@dataclass(frozen=True)
+class RoundedOnce(TwoSteps):
+    """A function in two steps whose result has 8 bits, so that anything may read it."""
+
+    @property
+    def is_annotated(self) -> bool:
+        """Tell whether the correction has the qparams that follow from the two steps."""
+        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return False
+        return not isinstance(annotation.output_qspec, QuantizationSpec)
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell that anything may read the result."""
+        return True
+
+
 def keep_fine(
     found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
 ) -> None:
