@@ -36,6 +36,9 @@ def write_bell_curves(model: GraphModule) -> None:
 
 def _write(curve: Node) -> bool:
     """Write one exponential, and tell whether it is that of a negative square."""
+    result = tensor_of(curve)
+    if result is None or result.dtype != torch.float32:
+        return False
     write = Writer(curve)
     value, factor, has_negation = curve.args[0], 1.0, False
     while isinstance(value, Node) and len(value.users) == 1:

@@ -1,4 +1,4 @@
-"""What is summed, subtracted and added in 32 bits, as far as the device does not take longer."""
+"""Sums, differences and products stay in 32 bits as far as the device does not take longer for them."""
 
 from __future__ import annotations
 

@@ -94,7 +94,8 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         write: reads what is stored.
         value: a value of a float graph that stock's passes have transformed.
     """
-    if not isinstance(value, Node):
+    tensor = tensor_of(value)
+    if not isinstance(value, Node) or tensor is None or tensor.dtype != torch.float32:
         return None
     if is_exact_sum(value) or squares_added(value):
         return NearSum(value)
@@ -126,7 +127,9 @@ def _multiple(inner: NearSum, number: float) -> NearSum | None:
 def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
     """Return what is near a sum with a lower bound of its own; None if it has an upper one."""
     low, high = (*clamp.args[1:], None, None)[:2]
-    if inner is None or high is not None or not isinstance(low, (int, float)):
+    if inner is None or high is not None or clamp.kwargs:
+        return None
+    if not isinstance(low, (int, float)):
         return None
     return replace(inner, least=max(inner.least, float(low)))
 

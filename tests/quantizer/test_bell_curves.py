@@ -40,6 +40,7 @@ class TestBellCurves(Rewriting):
     }
     kept: ClassVar = {
         "of a value": lambda m, x: torch.exp(-x),
+        "of 16 bits": lambda m, x: torch.exp(-(x.half() ** 2)),
         "of a cube": lambda m, x: torch.exp(-(x**3)),
         "of a square": lambda m, x: torch.exp(x * x * 0.1),
         "of a product": lambda m, x: torch.exp(-(x * x.flip(-1))),
