@@ -93,3 +93,12 @@ def test_a_float_program_and_a_mean_get_none():
     for model in (Lambda(net), handmade):
         program = torch.export.export(model, INPUTS)
         assert marked_again(program) is program
+
+
+def test_what_our_quantiser_left_float_gets_none():
+    """No operator of the graph has a mark, but it has notes."""
+    program = torch.export.export(
+        quantised(PROFILES[0], lambda m, x: torch.ops.aten.norm.Scalar(x, float("inf"))), INPUTS
+    )
+    assert not names(program.graph, is_marked_quantized)
+    assert marked_again(program) is program
