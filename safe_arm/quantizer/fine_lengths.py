@@ -14,7 +14,6 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.fine_roots import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
@@ -31,7 +30,13 @@ from safe_arm.quantizer.sums_of_squares import (
     positive_sum,
     write_products,
 )
-from safe_arm.quantizer.two_steps import RoundedOnce, derived_spec, give_spec, keep_fine
+from safe_arm.quantizer.two_steps import (
+    RoundedOnce,
+    copy_inputs,
+    derived_spec,
+    give_spec,
+    keep_fine,
+)
 
 _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
@@ -57,23 +62,15 @@ class _Length(RoundedOnce):
         if self.scaled is not self.correction:
             root = self.correction
             self.fine.args = self.scaled.args
-            _copy_inputs(self.scaled, self.fine)
+            copy_inputs(self.scaled, self.fine)
         root.target = _POWER
         root.args = (self.argument, 0.5)
-        _copy_inputs(self.rough, root)
+        copy_inputs(self.rough, root)
         for node in dict.fromkeys((self.scaled, self.correction)):
             if node is not root:
                 node.graph.erase_node(node)
         for node in (self.unit, self.between, self.rough):
             node.graph.erase_node(node)
-
-
-def _copy_inputs(source: Node, node: Node) -> None:
-    """Let a node quantise what it reads as another does."""
-    of_source = source.meta.get(Q_ANNOTATION_KEY)
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    if of_source is not None and annotation is not None:
-        annotation.input_qspec_map = dict(of_source.input_qspec_map)
 
 
 def refine_lengths(model: GraphModule) -> None:

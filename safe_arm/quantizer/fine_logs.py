@@ -16,7 +16,6 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.fine_roots import annotate_unit
 from safe_arm.quantizer.graph_edits import Writer, static_sizes
 from safe_arm.quantizer.sums_of_squares import (
@@ -26,7 +25,13 @@ from safe_arm.quantizer.sums_of_squares import (
     positive_sum,
     write_products,
 )
-from safe_arm.quantizer.two_steps import RoundedOnce, give_spec, is_call, keep_fine
+from safe_arm.quantizer.two_steps import (
+    RoundedOnce,
+    copy_inputs,
+    give_spec,
+    is_call,
+    keep_fine,
+)
 
 _ATEN = torch.ops.aten
 _LOG = _ATEN.log.default
@@ -51,19 +56,11 @@ class _FineLog(RoundedOnce):
 
     def undo(self) -> None:
         """Compute the logarithm in one step."""
-        specs = self.correction.meta.get(Q_ANNOTATION_KEY)
-        self.correction.replace_input_with(self.unit, self.argument)
-        if specs is not None and self.unit in specs.input_qspec_map:
-            spec = specs.input_qspec_map.pop(self.unit)
-            specs.input_qspec_map[self.argument] = spec
-        for reader in list(self.fine.users):
-            reader.replace_input_with(self.fine, self.correction)
-            annotation = reader.meta.get(Q_ANNOTATION_KEY)
-            if annotation is not None and self.fine in annotation.input_qspec_map:
-                spec = annotation.input_qspec_map.pop(self.fine)
-                annotation.input_qspec_map[self.correction] = spec
-        leftover = (self.fine, self.twice, self.of_root, self.unit, self.between)
-        for node in (*leftover, self.rough):
+        self.fine.target = _LOG
+        self.fine.args = (self.argument,)
+        copy_inputs(self.rough, self.fine)
+        leftover = (self.twice, self.of_root, self.correction, self.unit)
+        for node in (*leftover, self.between, self.rough):
             node.graph.erase_node(node)
 
 

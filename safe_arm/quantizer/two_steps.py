@@ -104,6 +104,14 @@ class RoundedOnce(TwoSteps):
         return True
 
 
+def copy_inputs(source: Node, node: Node) -> None:
+    """Let a node quantise what it reads as another does."""
+    of_source = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if of_source is not None and annotation is not None:
+        annotation.input_qspec_map = dict(of_source.input_qspec_map)
+
+
 def keep_fine(
     found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
 ) -> None:
