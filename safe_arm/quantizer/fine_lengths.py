@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
@@ -168,7 +169,7 @@ def _of_correction(
     return _up_to(largest * factor, observers[0])
 
 
-def _up_to(largest: float, like: Any) -> tuple[Tensor, Tensor]:
+def _up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
     """Return the qparams of values from 0 to the largest in the codes of an observer."""
     scale, zero_point = like.calculate_qparams()
     low, high = like.quant_min, like.quant_max
@@ -177,7 +178,7 @@ def _up_to(largest: float, like: Any) -> tuple[Tensor, Tensor]:
     )
 
 
-def _bounds(argument: Any) -> tuple[float, float]:
+def _bounds(argument: ObserverOrFakeQuantize) -> tuple[float, float]:
     """Return the largest unit and the largest correction for arguments that are not below what was seen.
 
     They are 1 but for the rounding of the argument and of its rough root, which is less for larger arguments. The

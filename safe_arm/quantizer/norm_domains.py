@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import Module
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     QuantizationSpec,
@@ -89,7 +90,7 @@ def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     return highest / variance.quant_max, torch.zeros_like(zero_point)
 
 
-def lowest_seen(observer: Any) -> Tensor | None:
+def lowest_seen(observer: ObserverOrFakeQuantize) -> Tensor | None:
     """Return the least value that an observer was shown, or less if it was shown few; None if it keeps none."""
     observer = getattr(observer, "activation_post_process", observer)
     lowest = getattr(observer, "min_val", None)

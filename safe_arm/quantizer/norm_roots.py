@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
@@ -360,12 +361,12 @@ class _Bound:
         scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
         return scale, torch.zeros_like(scale, dtype=torch.int32)
 
-    def _largest(self, value: Any) -> Tensor:
+    def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
         step, _ = value.calculate_qparams()
         return self._size * step**2 * self._factor + self._least
 
 
-def _reach(mean: Any) -> Tensor:
+def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
     """Return the inverse root of the least mean as a multiple of that of the largest."""
     step, zero_point = mean.calculate_qparams()
     largest = step * (mean.quant_max - zero_point)
