@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.exact_products import is_exact_sum
 from safe_arm.quantizer.graph_edits import Writer, tensor_of
-from safe_arm.quantizer.sums_of_squares import stored_number, write_products
+from safe_arm.quantizer.sums_of_squares import write_products
 from safe_arm.quantizer.two_steps import is_call
 
 _ATEN = torch.ops.aten
@@ -69,7 +69,7 @@ def _factor(write: Writer, value: Node) -> float | None:
         return -1.0
     if value.target is not _PRODUCT:
         return None
-    return stored_number(write, value.args[1])
+    return write.number(value.args[1])
 
 
 def _multiple(write: Writer, value: object, factor: float) -> Node:

@@ -22,14 +22,13 @@ from safe_arm.quantizer.fine_roots import (
     chains_of_roots,
     of_rough,
 )
-from safe_arm.quantizer.graph_edits import Writer, static_sizes
+from safe_arm.quantizer.graph_edits import Writer
 from safe_arm.quantizer.norm_domains import lowest_seen
 from safe_arm.quantizer.sums_of_squares import (
     keep_argument,
-    near_sum,
     number_for,
-    positive_sum,
-    write_products,
+    replace_in_shape,
+    write_unit,
 )
 from safe_arm.quantizer.two_steps import (
     RoundedOnce,
@@ -43,7 +42,7 @@ _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
 _PRODUCT = _ATEN.mul.Tensor
 _ROOT = _ATEN.rsqrt.default
-#: By this factor more, no value is a tie.
+#: A domain is larger by this factor than what it has to hold, so that no value is a tie.
 _MARGIN = 1.0007
 
 
@@ -96,26 +95,14 @@ def refine_lengths(model: GraphModule) -> None:
 def _write(root: Node) -> bool:
     """Write one root, and tell whether it is that of a sum of squares."""
     write = Writer(root)
-    write_products(root.args[0])
-    form = near_sum(write, root.args[0])
-    if form is None:
+    found = write_unit(write, root.all_input_nodes[0])
+    if found is None:
         return False
-    argument = positive_sum(write, form)
-    if argument is None:
-        return False
-    rough = write(_ROOT, argument)
-    between = write(_PRODUCT, argument, rough)
-    unit = write(_PRODUCT, between, rough)
-    correction = write(_ROOT, unit)
-    if form.factor != 1:
-        factor = number_for(write, form.total, form.factor**0.5, "factor")
+    correction = write(_ROOT, found.unit)
+    if found.factor != 1:
+        factor = number_for(write, found.unit, found.factor**0.5, "factor")
         correction = write(_PRODUCT, correction, factor)
-    fine = write(_PRODUCT, between, correction)
-    shape = static_sizes(root)
-    if shape != static_sizes(fine):
-        fine = write(_ATEN.reshape.default, fine, shape)
-    root.replace_all_uses_with(fine)
-    root.graph.erase_node(root)
+    replace_in_shape(write, root, write(_PRODUCT, found.between, correction))
     return True
 
 

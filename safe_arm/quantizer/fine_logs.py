@@ -17,13 +17,12 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm.quantizer.fine_roots import annotate_unit
-from safe_arm.quantizer.graph_edits import Writer, static_sizes
+from safe_arm.quantizer.graph_edits import Writer
 from safe_arm.quantizer.sums_of_squares import (
     keep_argument,
-    near_sum,
     number_for,
-    positive_sum,
-    write_products,
+    replace_in_shape,
+    write_unit,
 )
 from safe_arm.quantizer.two_steps import (
     RoundedOnce,
@@ -79,26 +78,15 @@ def refine_logs(model: GraphModule) -> None:
 
 
 def _write(log: Node) -> bool:
-    """Write one logarithm, and tell whether it is that of a sum of squares."""
+    """Write one logarithm, and tell whether it is that of a sum of squares without a factor."""
     write = Writer(log)
-    write_products(log.args[0])
-    form = near_sum(write, log.args[0])
-    if form is None or form.factor != 1:
+    found = write_unit(write, log.all_input_nodes[0], has_factor=False)
+    if found is None:
         return False
-    argument = positive_sum(write, form)
-    if argument is None:
-        return False
-    rough = write(_ROOT, argument)
-    between = write(_PRODUCT, argument, rough)
-    unit = write(_PRODUCT, between, rough)
-    correction = write(_LOG, unit)
-    of_root = write(_LOG, rough)
-    twice = write(_PRODUCT, of_root, number_for(write, rough, 2.0, "two"))
-    fine = write(_DIFFERENCE, correction, twice)
-    if static_sizes(fine) != static_sizes(log):
-        fine = write(_ATEN.reshape.default, fine, static_sizes(log))
-    log.replace_all_uses_with(fine)
-    log.graph.erase_node(log)
+    correction = write(_LOG, found.unit)
+    of_root = write(_LOG, found.rough)
+    twice = write(_PRODUCT, of_root, number_for(write, of_root, 2.0, "two"))
+    replace_in_shape(write, log, write(_DIFFERENCE, correction, twice))
     return True
 
 

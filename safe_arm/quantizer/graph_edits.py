@@ -126,7 +126,9 @@ class Writer:
         return value if isinstance(value, Tensor) else None
 
     def number(self, node: object) -> float | None:
-        """Return the only element of a tensor that a node reads; None for any other."""
+        """Return a number, or the only element of a tensor that a node reads; None for any other."""
+        if isinstance(node, (int, float)):
+            return float(node)
         value = self.stored(node)
         return float(value) if value is not None and value.numel() == 1 else None
 

@@ -25,6 +25,7 @@ _SUM = _ATEN.sum.dim_IntList
 _ADDITION = _ATEN.add.Tensor
 _CLAMP = _ATEN.clamp.default
 _MAXIMUM = _ATEN.maximum.default
+_ROOT = _ATEN.rsqrt.default
 #: The least square of the float graph: the inverse root of 0 is infinite.
 _LEAST = 1e-30
 #: Squares that are added one to the other, at most.
@@ -106,7 +107,7 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         return _bounded(value, near_sum(write, source))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
-    number = stored_number(write, value.args[1])
+    number = write.number(value.args[1])
     inner = near_sum(write, source) if number is not None else None
     if number is None or inner is None:
         return None
@@ -132,16 +133,6 @@ def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
     if not isinstance(low, (int, float)):
         return None
     return replace(inner, least=max(inner.least, float(low)))
-
-
-def stored_number(write: Writer, value: object) -> float | None:
-    """Return the number that a value is, stored or written; None for anything else."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    stored = write.stored(value)
-    if stored is None or stored.numel() != 1:
-        return None
-    return float(stored)
 
 
 def squares_added(value: object) -> list[Node]:
@@ -193,6 +184,53 @@ def positive_sum(write: Writer, form: NearSum) -> Node | None:
         return None
     number = number_for(write, form.total, offset, "offset")
     return write(_ADDITION, form.total, number)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A sum of squares over its factor, its rough inverse root, and what is near 1.
+
+    Attributes:
+        factor: the factor.
+        rough: the inverse root, r, of the sum, y.
+        between: ``y * r``.
+        unit: ``y * r * r``.
+    """
+
+    factor: float
+    rough: Node
+    between: Node
+    unit: Node
+
+
+def write_unit(write: Writer, value: Node, has_factor: bool = True) -> Unit | None:
+    """Write what is computed of a sum of squares on the way to a function of it in two steps; None for any other.
+
+    Args:
+        write: writes in the place of the function.
+        value: what the function reads.
+        has_factor: the sum may be multiplied by a number.
+    """
+    write_products(value)
+    form = near_sum(write, value)
+    if form is None or (form.factor != 1 and not has_factor):
+        return None
+    argument = positive_sum(write, form)
+    if argument is None:
+        return None
+    rough = write(_ROOT, argument)
+    between = write(_PRODUCT, argument, rough)
+    unit = write(_PRODUCT, between, rough)
+    return Unit(form.factor, rough, between, unit)
+
+
+def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
+    """Let all that reads a node read another in its shape, and erase it."""
+    shape = static_sizes(node)
+    if shape != static_sizes(fine):
+        fine = write(_ATEN.reshape.default, fine, shape)
+    node.replace_all_uses_with(fine)
+    node.graph.erase_node(node)
 
 
 def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
