@@ -85,7 +85,7 @@ class TestLengths(Rewriting):
         "a bound above the number": lambda m, x: ((x * x).sum(-1) + 1e-3).clamp(1e-2) ** 0.5,
         "more than fits 32 bits": lambda m, x: (x.repeat(1, 1, 11009) * x.repeat(1, 1, 11009)).sum(-1) ** 0.5,
         "a square that is read besides": lambda m, x: ((s := x * x) + (y := x + 1) * y) ** 0.5 + s,
-        "16 bits in the net": lambda m, x: (x.half() * x.half()).sum(-1) ** 0.5,
+        "16 bits in the net": lambda m, x: ((y := x.half()) * y).sum(-1) ** 0.5,
         "a square and a value": lambda m, x: (x * x + x.abs()) ** 0.5,
     }
 
