@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
     """Return the comparison of the policies, and the report of each, in types that JSON has."""
     from safe_arm.report.recommendation import recommendation
 
-    records = {policy: report.to_dict() for policy, report in reports.items()}
+    comparison = {}
+    records = {}
+    for policy, report in reports.items():
+        comparison[policy] = asdict(report.totals)
+        records[policy] = report.to_dict()
     return {
         "schema_version": SCHEMA_VERSION,
         "model": str(request.model),
@@ -26,43 +31,6 @@ def document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
         "non_fuseable": request.policy,
         "random_calibration": request.quantisation.random,
         "recommendation": recommendation(reports, request.policy),
-        "comparison": {
-            policy: compared_of(record) for policy, record in records.items()
-        },
+        "comparison": comparison,
         "reports": records,
     }
-
-
-def compared_of(record: Mapping[str, Any]) -> dict[str, int | float | None]:
-    """Return the figures of a report, which is given as its JSON has it."""
-    totals = record["totals"]
-    verifications = record["verifications"]
-    operators = totals["operators"]
-    inside = totals["operators_delegated"]
-    delegated = inside
-    everything = operators
-    if totals["macs"]:
-        delegated = totals["macs_delegated"]
-        everything = totals["macs"]
-    demoted = 0
-    for node in record["nodes"]:
-        demoted += node["verdict"] == "demoted" and _computes(node["op"])
-    verified = cycles = None
-    if verifications:
-        verified = sum(each["verified"] for each in verifications)
-    if record["cycles"]:
-        cycles = sum(record["cycles"].values())
-    return {
-        "delegates": totals["delegates"],
-        "operators": operators,
-        "operators_delegated": inside,
-        "share_delegated": delegated / everything if everything else 1.0,
-        "refused": operators - inside - demoted,
-        "demoted": demoted,
-        "verified": verified,
-        "vela_cycles": cycles,
-    }
-
-
-def _computes(operator: str) -> bool:
-    return bool(operator) and not operator.startswith("quantized_decomposed::")

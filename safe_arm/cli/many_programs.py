@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -315,7 +316,7 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
 
 def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     """Return the figures of a result: of a recipe, of a comparison under the policy asked for, or of a report."""
-    from safe_arm.cli.comparison import compared_of
+    from safe_arm.core.record import Totals
 
     if not ended.result:
         return {}
@@ -324,7 +325,8 @@ def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
         return dict(document["measured"])
     policy = document.get("non_fuseable")
     if policy is None:
-        return {**compared_of(document), "sqnr_db": _sqnr(document)}
+        totals = {each.name: document["totals"][each.name] for each in fields(Totals)}
+        return {**totals, "sqnr_db": _sqnr(document)}
     figures = dict(document["comparison"][policy])
     figures["sqnr_db"] = _sqnr(document["reports"][policy])
     if "gate" in document:

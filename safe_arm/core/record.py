@@ -239,6 +239,31 @@ class Subject:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """The figures of a program by which reports are compared.
+
+    Attributes:
+        delegates: number of delegates.
+        operators: number of operators that compute.
+        operators_delegated: number of those in delegates.
+        share_delegated: as in ``Report``.
+        refused: number of the other operators, but those demoted.
+        demoted: number of operators that left a delegate.
+        verified: number of delegates that were verified; None if verification was off.
+        vela_cycles: the cycles that Vela estimates for all delegates; None if there is no estimate.
+    """
+
+    delegates: int
+    operators: int
+    operators_delegated: int
+    share_delegated: float
+    refused: int
+    demoted: int
+    verified: int | None = None
+    vela_cycles: int | None = None
+
+
+@dataclass(frozen=True)
 class Report:
     """The record of a lowering: every operator's verdict, its reasons, and the proof of each delegate.
 
@@ -347,6 +372,28 @@ class Report:
             return self.macs_delegated
         return 1 - len(self.fallbacks) / len(self.compute) if self.compute else 1.0
 
+    @property
+    def totals(self) -> Totals:
+        """The figures by which reports are compared."""
+        computing = len(self.compute)
+        fallbacks = len(self.fallbacks)
+        demoted = len(self.demoted)
+        verified = cycles = None
+        if self.verifications:
+            verified = sum(each.verified for each in self.verifications)
+        if self.cycles:
+            cycles = sum(self.cycles.values())
+        return Totals(
+            delegates=len(self.delegates),
+            operators=computing,
+            operators_delegated=computing - fallbacks,
+            share_delegated=self.share_delegated,
+            refused=fallbacks - demoted,
+            demoted=demoted,
+            verified=verified,
+            vela_cycles=cycles,
+        )
+
     def by_reason(self) -> dict[tuple[str, str], list[NodeVerdict]]:
         """Return the fallbacks grouped by (first reason, known issue), both groups and nodes in graph order."""
         groups: dict[tuple[str, str], list[NodeVerdict]] = {}
@@ -370,14 +417,12 @@ class Report:
             "schema_version": SCHEMA_VERSION,
             **rest,
             "nodes": nodes,
-            "totals": self._totals(),
+            "totals": self._sums(),
         }
 
-    def _totals(self) -> dict[str, Any]:
+    def _sums(self) -> dict[str, Any]:
         return {
-            "delegates": len(self.delegates),
-            "operators": len(self.compute),
-            "operators_delegated": len(self.compute) - len(self.fallbacks),
+            **asdict(self.totals),
             "macs": sum(v.macs for v in self.verdicts),
             "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
             "by_op": {op: dict(counted) for op, counted in self.by_op().items()},

@@ -113,10 +113,11 @@ def baseline_of(report: Report, allowed: Allowed | None = None) -> Baseline:
 
 def _figures(report: Report) -> Iterator[tuple[str, float | None]]:
     """Yield the figures, each with its name in the file; None for one that is not known."""
-    yield "share_delegated_percent", 100 * report.share_delegated
-    yield "refused", len(report.fallbacks) - len(report.demoted)
-    yield "demoted", len(report.demoted)
-    yield "delegates", len(report.delegates)
+    totals = report.totals
+    yield "share_delegated_percent", 100 * totals.share_delegated
+    yield "refused", totals.refused
+    yield "demoted", totals.demoted
+    yield "delegates", totals.delegates
     if report.accuracy:
         yield "sqnr_db", report.accuracy.worst_output_db
         yield "worst_sample_db", report.accuracy.worst_sample_db

@@ -251,14 +251,15 @@ def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
 def _methods(report: Report) -> Iterator[tuple[str, str]]:
     """Yield how much of each method is delegated, if there are several."""
     for name, own in report.by_method.items():
-        operators = f"{_delegated(own)} of {len(own.compute)} operators delegated"
+        operators = f"{_delegated(own)} operators delegated"
         share = f"{100 * own.macs_delegated:.1f} % of its MACs"
         yield "method", f"{name}: {operators}, {share}"
 
 
-def _delegated(report: Report) -> int:
-    """Return how many computing operators are delegated."""
-    return len(report.compute) - len(report.fallbacks)
+def _delegated(report: Report) -> str:
+    """Return how many of the computing operators are delegated."""
+    totals = report.totals
+    return f"{totals.operators_delegated} of {totals.operators}"
 
 
 def _left_float(report: Report) -> Iterator[tuple[str, str]]:
@@ -322,23 +323,23 @@ def _islands(report: Report) -> Iterator[tuple[str, str]]:
 
 def _totals(report: Report) -> Iterator[tuple[str, str]]:
     yield "delegates", str(len(report.delegates))
-    yield "operators", f"{_delegated(report)} of {len(report.compute)} delegated"
+    yield "operators", f"{_delegated(report)} delegated"
     yield "MACs", f"{100 * report.macs_delegated:.1f} % delegated"
     yield "not delegated", counted(len(report.fallbacks), "operator")
 
 
 def _compared(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the figures by which two policies are compared."""
-    yield "delegates", str(len(report.delegates))
-    yield "operators", f"{_delegated(report)} of {len(report.compute)}"
+    totals = report.totals
+    yield "delegates", str(totals.delegates)
+    yield "operators", _delegated(report)
     yield "MACs", f"{100 * report.macs_delegated:.1f} %"
-    yield "refused", str(len(report.fallbacks) - len(report.demoted))
-    yield "demoted", str(len(report.demoted))
-    if report.verifications:
-        verified = sum(each.verified for each in report.verifications)
-        yield "verified", f"{verified} of {len(report.delegates)}"
-    if report.cycles:
-        yield "Vela cycles", f"{sum(report.cycles.values()):,}"
+    yield "refused", str(totals.refused)
+    yield "demoted", str(totals.demoted)
+    if totals.verified is not None:
+        yield "verified", f"{totals.verified} of {totals.delegates}"
+    if totals.vela_cycles is not None:
+        yield "Vela cycles", f"{totals.vela_cycles:,}"
 
 
 def _rows(verdicts: Sequence[NodeVerdict], report: Report) -> list[str]:

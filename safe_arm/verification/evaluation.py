@@ -287,39 +287,6 @@ def _dequantize_channels(
     return (codes.double() - offset) * scales.double().view(shape)
 
 
-def _convolution(*args: Any) -> Tensor:
-    args = tree_map(_as_double, args)
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = args
-    per_channel = groups == x.shape[1] > 1 and weight.shape[1] == 1
-    if per_channel and x.dim() == 4 and not transposed:
-        return _depthwise(x, weight, bias, stride, padding, dilation)
-    return torch.ops.aten.convolution(*args)
-
-
-def _depthwise(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-) -> Tensor:
-    """Convolve each channel alone, tap by tap; in double torch would make a matrix product of every channel."""
-    (kh, kw), (sh, sw), (ph, pw), (dh, dw) = weight.shape[2:], stride, padding, dilation
-    multiplier = weight.shape[0] // x.shape[1]
-    x = torch.nn.functional.pad(x, (pw, pw, ph, ph)).repeat_interleave(multiplier, 1)
-    height = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
-    width = (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
-    sums = x.new_zeros((x.shape[0], x.shape[1], height, width))
-    for i in range(kh):
-        for j in range(kw):
-            rows = slice(i * dh, i * dh + (height - 1) * sh + 1, sh)
-            columns = slice(j * dw, None, sw)
-            tap = weight[:, 0, i, j].view(1, -1, 1, 1)
-            sums += x[:, :, rows, columns][..., :width] * tap
-    return sums if bias is None else sums + bias.view(1, -1, 1, 1)
-
-
 def _cond(
     ties_up: bool,
     predicate: Tensor | bool,
@@ -358,7 +325,6 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     QUANTIZE: _quantize,
     DEQUANTIZE[0]: _dequantize,
     DEQUANTIZE[1]: _dequantize_channels,
-    "aten::convolution": _convolution,
     # It asserts a half or bfloat16, which is in double here.
     "aten::_assert_tensor_metadata": lambda *_, **__: None,
 }

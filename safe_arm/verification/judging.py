@@ -16,7 +16,7 @@ from safe_arm.core.units import Unit, computes
 from safe_arm.verification.delegate import Delegate
 from safe_arm.verification.distance import Distance, codes_apart, distance
 from safe_arm.verification.placing import PlacedUnit, PlacedValue
-from safe_arm.verification.tolerances import is_table, is_wide_sum, tolerance
+from safe_arm.verification.tolerances import is_table, is_wide_sum
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def judge(placed: PlacedUnit, outputs: Collection[Node], accepted: int) -> Verdi
     for node, value in placed.values.items():
         if value is None:
             continue
-        if value.distance.worst > _allowed(placed, node, value.distance, accepted):
+        if value.distance.worst > _allowed(value.distance, accepted):
             beyond[node] = value
         else:
             right[node] = value
@@ -124,14 +124,9 @@ def _moves(node: Node) -> bool:
     return op_name(node) in VIEWS or not computes((node,))
 
 
-def _allowed(
-    placed: PlacedUnit,
-    node: Node,
-    apart: Distance,
-    accepted: int,
-) -> float:
-    value = placed.eager.values[node]
-    return tolerance(placed.nodes, value, codes=apart.codes, accepted=accepted)
+def _allowed(apart: Distance, accepted: int) -> int:
+    """Return how far a value may be off; the distance of a real float is beyond its bound already (rounding.py)."""
+    return accepted if apart.codes else 0
 
 
 def _largest(values: Iterable[PlacedValue]) -> Distance | None:
@@ -152,7 +147,7 @@ def _may_come_right(
         expected = placed.eager.values[node]
         if expected.dtype == torch.bool:
             return False
-        allowed = _allowed(placed, node, value.distance, accepted)
+        allowed = _allowed(value.distance, accepted)
         clamped = actual.clamp(expected.min(), expected.max())
         if distance(node, clamped, placed.eager).worst <= allowed:
             continue

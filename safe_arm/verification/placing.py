@@ -23,7 +23,6 @@ from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promis
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.model_server import ReferenceModelError
-from safe_arm.verification.tolerances import tolerance
 
 #: A value with more axes longer than 1 is looked for in its own layout only.
 _AXES = 4
@@ -154,8 +153,7 @@ def place_unit(
             values[node] = PlacedValue(output, distance(node, output, eager))
         elif not all(user in unit for user in node.users):
             value = eager.values[node]
-            allowed = tolerance(nodes, value, codes=True, accepted=accepted)
-            search = _Search(node, value, eager, computed.tensors, origins, allowed)
+            search = _Search(node, value, eager, computed.tensors, origins, accepted)
             values[node] = search.look_up(places) if node in places else search.find()
     return PlacedUnit(unit, nodes, eager, values)
 
@@ -177,7 +175,7 @@ class _Search:
         eager: its unit evaluated.
         tensors: the delegate's tensors.
         origins: the names of the unit's operators in the user's graph.
-        allowed: codes that the value may be off.
+        accepted: codes that the value may be off.
     """
 
     node: Node
@@ -185,7 +183,7 @@ class _Search:
     eager: Evaluation
     tensors: Sequence[Tapped]
     origins: frozenset[str]
-    allowed: float
+    accepted: int
 
     def look_up(self, places: Places) -> PlacedValue | None:
         """Return the tensor at the place that an earlier run found, unless the place was right by chance."""
@@ -217,7 +215,7 @@ class _Search:
         if other is None:
             return closest
         codes = other.distance.codes
-        if other.distance.worst > (self.allowed if codes and closest is None else 0):
+        if other.distance.worst > (self.accepted if codes and closest is None else 0):
             return closest
         if closest is None and not codes and self._ambiguous(others):
             return None

@@ -18,26 +18,21 @@ from safe_arm.core.island import op_name
 
 @dataclass(frozen=True)
 class Tolerance:
-    """One row: how far an operator may be off.
+    """One row: an operator whose int16 output has a bound of its own.
 
     Attributes:
         op: its schema name.
-        codes: the bound, in codes of its output.
         reason: why it needs one.
-        dtypes: the output's dtypes it holds for.
         interpolated: the bound is on what a 16-bit table gives for the function, not on the function (tables.py).
         cut_off: nearer than usual to the middle between two codes a value may go to either (wide_sums.py).
     """
 
     op: str
-    codes: int
     reason: str
-    dtypes: tuple[torch.dtype, ...]
     interpolated: bool = False
     cut_off: bool = False
 
 
-_INT16 = (torch.int16,)
 _WIDE_SUMS = "of a sum of int16 products 31 bits are kept, and what is cut off is rounded before the code is"
 
 _TABLE = "TOSA keeps 513 codes of a 16-bit function and interpolates between them"
@@ -48,30 +43,11 @@ _FUNCTIONS = (
 
 TOLERANCES: tuple[Tolerance, ...] = (
     *(
-        Tolerance(f"aten::{op}", 0, _WIDE_SUMS, _INT16, cut_off=True)
+        Tolerance(f"aten::{op}", _WIDE_SUMS, cut_off=True)
         for op in ("convolution", "linear", "bmm")
     ),
-    *(
-        Tolerance(f"aten::{op}", 0, _TABLE, _INT16, interpolated=True)
-        for op in _FUNCTIONS.split()
-    ),
+    *(Tolerance(f"aten::{op}", _TABLE, interpolated=True) for op in _FUNCTIONS.split()),
 )
-
-
-def tolerance(
-    nodes: Iterable[Node], value: Tensor, *, codes: bool, accepted: int = 0
-) -> float:
-    """Return how far the value that some operators compute together may be off.
-
-    Args:
-        nodes: the operators of one unit.
-        value: their result.
-        codes: whether the value is in codes; a real float has its bound already (rounding.py).
-        accepted: codes that any operator may be off.
-    """
-    if not codes:
-        return 0
-    return max([accepted, *(row.codes for row in _rows(nodes, value))])
 
 
 def is_wide_sum(nodes: Iterable[Node], value: Tensor) -> bool:
@@ -85,5 +61,7 @@ def is_table(nodes: Iterable[Node], value: Tensor) -> bool:
 
 
 def _rows(nodes: Iterable[Node], value: Tensor) -> list[Tolerance]:
+    if value.dtype != torch.int16:
+        return []
     names = {op_name(node) for node in nodes}
-    return [row for row in TOLERANCES if row.op in names and value.dtype in row.dtypes]
+    return [row for row in TOLERANCES if row.op in names]

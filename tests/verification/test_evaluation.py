@@ -18,7 +18,7 @@ def evaluation_of(net, inputs):
     [{}, {"stride": (2, 3)}, {"padding": (1, 2)}, {"dilation": (2, 1), "padding": 2, "stride": 2, "bias": False}],
     ids=["plain", "stride", "padding", "all"],
 )
-def test_depthwise_convolutions_tap_by_tap(options):
+def test_depthwise_convolutions_are_in_double(options):
     torch.manual_seed(0)
     net = torch.nn.Conv2d(4, 8, (3, 2), groups=4, **options)
     program, evaluation = evaluation_of(net, image())
