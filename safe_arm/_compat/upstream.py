@@ -4,8 +4,22 @@ The callers import from here, so a moved name is fixed in one line.
 """
 
 # ruff: noqa: F401
-from executorch.backends.arm._passes import ArmPassManager
-from executorch.backends.arm._passes.arm_pass import ArmPass
+from executorch.backends.arm._passes import (
+    ArmPass,
+    ArmPassManager,
+    ConvertToClampPass,
+    DecomposeAsinAndAcosPass,
+    DecomposeCumsumPass,
+    DecomposeLog1pPass,
+    DecomposeRoundPass,
+    DecorateFp32toInt32CastingPass,
+    FoldAndAnnotateQParamsPass,
+    FuseConstantArgsPass,
+    FuseDuplicateUsersPass,
+    FuseEqualPlaceholdersPass,
+    FuseQuantizedActivationPass,
+    RewriteConvPass,
+)
 from executorch.backends.arm._passes.arm_pass_utils import (
     get_constant_placeholder_kind,
     get_first_fake_tensor,
@@ -13,31 +27,7 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_param_node,
     is_persistent_buffer,
 )
-from executorch.backends.arm._passes.convert_to_clamp_pass import ConvertToClampPass
-from executorch.backends.arm._passes.decompose_asin_and_acos_pass import (
-    DecomposeAsinAndAcosPass,
-)
-from executorch.backends.arm._passes.decompose_cumsum_pass import DecomposeCumsumPass
-from executorch.backends.arm._passes.decompose_log1p_pass import DecomposeLog1pPass
-from executorch.backends.arm._passes.decompose_round_pass import DecomposeRoundPass
-from executorch.backends.arm._passes.decorate_fp32_to_int32_casting_pass import (
-    DecorateFp32toInt32CastingPass,
-)
-from executorch.backends.arm._passes.fold_qdq_with_annotated_qparams_pass import (
-    FoldAndAnnotateQParamsPass,
-)
-from executorch.backends.arm._passes.fuse_constant_ops_pass import FuseConstantArgsPass
-from executorch.backends.arm._passes.fuse_duplicate_users_pass import (
-    FuseDuplicateUsersPass,
-)
-from executorch.backends.arm._passes.fuse_equal_placeholders_pass import (
-    FuseEqualPlaceholdersPass,
-)
-from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
-    FuseQuantizedActivationPass,
-)
 from executorch.backends.arm._passes.quant_args import QuantArgs
-from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
 from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec
 from executorch.backends.arm.constants import DQ_OPS, Q_OPS
@@ -78,10 +68,8 @@ from executorch.exir.dialects.edge._ops import EdgeOpOverload
 from executorch.exir.pass_base import ExportPass, NodeMetadata, PassResult, ProxyValue
 
 try:
-    from executorch.backends.arm._passes.fuse_consecutive_rescales_pass import (
+    from executorch.backends.arm._passes import (
         FuseConsecutiveRescalesPass,
-    )
-    from executorch.backends.arm._passes.propagate_view_copy_permute_pass import (
         PropagateViewCopyPermuteUpPass,
     )
 except ImportError:

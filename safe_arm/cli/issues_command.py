@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import click
 
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
+from safe_arm.report.wrapped_text import wrapped
 
 if TYPE_CHECKING:
     from safe_arm.known_issues import KnownIssue
@@ -150,11 +150,4 @@ def _wrapped(name: str, text: str) -> str:
     """Return a name with a text beside it, in lines of whole words on a terminal."""
     if not sys.stdout.isatty():
         return f"{name}{text}"
-    return textwrap.fill(
-        text,
-        shutil.get_terminal_size().columns,
-        initial_indent=name,
-        subsequent_indent=" " * len(name),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return "\n".join(wrapped(name, text, shutil.get_terminal_size().columns))

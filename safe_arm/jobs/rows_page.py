@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 
-from jinja2 import Environment, StrictUndefined
-
+from safe_arm.core.templates import templates
 from safe_arm.jobs.row import Row
 from safe_arm.jobs.rows_table import MEANINGS, WORDS, cells
 
@@ -24,11 +22,7 @@ def index(rows: Sequence[Row], expected: int, title: str) -> str:
         pages = [name for name in row.files if name.endswith(".html")]
         lines.append((row, pages[0] if pages else "", line))
     failed = sum(not row.result for row in rows)
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source = (files(__package__) / "assets" / "index.html.j2").read_text("utf-8")
-    template = environment.from_string(source)
+    template = templates("safe_arm.jobs", "assets").get_template("index.html.j2")
     return template.render(
         title=title,
         lines=lines,

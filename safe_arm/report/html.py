@@ -10,11 +10,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
+from safe_arm.core.templates import templates
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.border_text import border_text
@@ -144,26 +145,16 @@ def _embedded(data: object) -> Markup:
     )
 
 
-def _asset(name: str) -> str:
-    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
-
-
 def _inlined(name: str) -> Markup:
     """Return one of our own files as it is, to stand between tags."""
-    text = _asset(name)
+    text = (files(__package__) / "assets" / name).read_text(encoding="utf-8")
     # The layout engine runs in a worker made of text, which is no module.
     return Markup(text.replace("export const { layout, Graph } = dagre;", ""))
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_asset),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("safe_arm.report", "assets")
     environment.globals["inlined"] = _inlined
     environment.filters |= {
         "short": short,

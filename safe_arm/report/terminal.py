@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -27,6 +26,7 @@ from safe_arm.report.stock_column import (
     stock_cells,
 )
 from safe_arm.report.table_text import print_table
+from safe_arm.report.wrapped_text import wrapped
 
 #: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
@@ -192,8 +192,8 @@ def _paragraph(cause: Cause, report: Report, width: int) -> Text:
     for name, value in _facts(cause):
         if name == "at":
             value = _cropped(value, width - 12)
-        lines += _wrapped(f"  {name}", value, 12, width)
-    bold = "\n".join(_wrapped("", heading, 0, width))
+        lines += wrapped(f"  {name:10}", value, width)
+    bold = "\n".join(wrapped("", heading, width))
     return Text.assemble((bold, "bold"), "\n", "\n".join(lines))
 
 
@@ -203,23 +203,6 @@ def _with_counts(operators: Counter[str]) -> list[str]:
         f"{name} x{number}" if number > 1 else name
         for name, number in operators.items()
     ]
-
-
-def _wrapped(
-    name: str,
-    value: str,
-    indent: int,
-    width: int,
-) -> list[str]:
-    """Return a name with a text beside it in lines of whole words."""
-    return textwrap.wrap(
-        value,
-        width,
-        initial_indent=f"{name:{indent}}",
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _cropped(code: str, width: int) -> str:
@@ -244,7 +227,7 @@ def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
     for name, value in lines:
         text = f"{name:16}{value}"
         if console.is_terminal:
-            text = "\n".join(_wrapped(name, value, 16, console.width))
+            text = "\n".join(wrapped(f"{name:16}", value, console.width))
         console.print(Text(text), soft_wrap=True)
 
 

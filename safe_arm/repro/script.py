@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
 
 import torch
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Template
 from torch import Tensor
 from torch.fx import Node
 
 from safe_arm._compat.compile_specs import SpecSource
 from safe_arm.core.sizes import example_size
+from safe_arm.core.templates import templates
 from safe_arm.repro.source_code import Source, comment, literal, packed
 
 #: Names that the script uses itself.
@@ -80,16 +80,9 @@ def script(
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates("safe_arm.repro", "")
     environment.globals |= {"repr": repr, "comment": comment}
-    return environment.from_string(
-        (files(__package__) / "script.py.j2").read_text(encoding="utf-8")
-    )
+    return environment.get_template("script.py.j2")
 
 
 def _example(node: Node, *, random: bool) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
+from safe_arm.core.templates import templates
 from safe_arm.report.numbers import counted
 from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
@@ -93,13 +93,7 @@ def front_page(
         title: the name of the net.
         budget: its limits; the drawing has a line at that of the cycles, the table the SRAM if it is limited.
     """
-    from jinja2 import Environment, StrictUndefined
-
-    text = (Path(__file__).parent / "front.html.j2").read_text(encoding="utf-8")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
-    )
-    template = environment.from_string(text)
+    template = templates("safe_arm.tuning", "").get_template("front.html.j2")
     drawn = _drawn(found, at_least, budget)
     return template.render(
         title=title, metric=metric, at_least=f"{at_least:g}", **drawn
