@@ -316,7 +316,7 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
 
 def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
     """Return the figures of a result: of a recipe, of a comparison under the policy asked for, or of a report."""
-    from safe_arm.core.record import Totals
+    from safe_arm.core.totals import Totals
 
     if not ended.result:
         return {}

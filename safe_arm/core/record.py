@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from safe_arm.core.device_cost import Border, Footprint, VelaSummary
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.names import shown
+from safe_arm.core.totals import Totals
 from safe_arm.core.unit_accuracy import Accuracy
 
 #: Goes up when a field changes its meaning or goes away; ``report.schema.json`` describes this version.
@@ -239,31 +240,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """The figures of a program by which reports are compared.
-
-    Attributes:
-        delegates: number of delegates.
-        operators: number of operators that compute.
-        operators_delegated: number of those in delegates.
-        share_delegated: as in ``Report``.
-        refused: number of the other operators, but those demoted.
-        demoted: number of operators that left a delegate.
-        verified: number of delegates that were verified; None if verification was off.
-        vela_cycles: the cycles that Vela estimates for all delegates; None if there is no estimate.
-    """
-
-    delegates: int
-    operators: int
-    operators_delegated: int
-    share_delegated: float
-    refused: int
-    demoted: int
-    verified: int | None = None
-    vela_cycles: int | None = None
-
-
-@dataclass(frozen=True)
 class Report:
     """The record of a lowering: every operator's verdict, its reasons, and the proof of each delegate.
 
@@ -456,17 +432,13 @@ def joined(reports: Mapping[str, Report]) -> Report:
             for name in ("inputs", "outputs")
         }
         summed = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
-        subject = replace(whole.subject, **ends)
-        cycles = whole.cycles | other.cycles
-        borders = whole.borders | other.borders
-        synthetic = whole.synthetic_weights or other.synthetic_weights
         whole = replace(
             whole,
             **summed,
-            subject=subject,
-            cycles=cycles,
-            borders=borders,
-            synthetic_weights=synthetic,
+            subject=replace(whole.subject, **ends),
+            cycles=whole.cycles | other.cycles,
+            borders=whole.borders | other.borders,
+            synthetic_weights=whole.synthetic_weights or other.synthetic_weights,
         )
     return whole
 
@@ -493,6 +465,9 @@ def _of_method(method: str, report: Report) -> Report:
     def named(name: str) -> str:
         return f"{method}:{name}"
 
+    def renamed(records: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(replace(each, delegate=named(each.delegate)) for each in records)
+
     def moved(v: NodeVerdict) -> NodeVerdict:
         inputs = tuple(
             named(n) if n in ends and (v.graph, n) not in operators else n
@@ -507,12 +482,9 @@ def _of_method(method: str, report: Report) -> Report:
         report,
         verdicts=tuple(map(moved, report.verdicts)),
         verifications=tuple(
-            replace(v, method=method, delegate=named(v.delegate))
-            for v in report.verifications
+            replace(each, method=method) for each in renamed(report.verifications)
         ),
-        applied=tuple(
-            replace(each, delegate=named(each.delegate)) for each in report.applied
-        ),
+        applied=renamed(report.applied),
         subject=replace(
             subject,
             inputs=tuple(map(named, subject.inputs)),
@@ -521,9 +493,7 @@ def _of_method(method: str, report: Report) -> Report:
         cycles={named(tag): cycles for tag, cycles in report.cycles.items()},
         borders={named(tag): border for tag, border in report.borders.items()},
         methods=(method,),
-        vela=tuple(
-            replace(each, delegate=named(each.delegate)) for each in report.vela
-        ),
+        vela=renamed(report.vela),
         float_comparisons=tuple(
             each.of_method(method) for each in report.float_comparisons
         ),

@@ -16,14 +16,27 @@ CORRECTION = "safe_arm_correction"
 
 
 class CorrectivePass(ArmPass):
-    """A pass that joins the stock pipeline and needs no other pass behind it."""
+    """A pass that joins the stock pipeline and needs no other pass behind it; most correct one node after the other."""
 
     _passes_required_after: ClassVar[set[type]] = set()
+
+    def call(self, graph_module: GraphModule) -> PassResult:
+        """Correct each node, and trace the graph again if that has changed it."""
+        modified = False
+        for node in list(graph_module.graph.nodes):
+            if self.correct(node):
+                applied(self, node)
+                modified = True
+        return self.retraced(graph_module, modified)
+
+    def correct(self, node: Node) -> bool:
+        """Change the graph at a node if that needs it, and tell whether it did."""
+        raise NotImplementedError
 
     def retraced(self, graph_module: GraphModule, modified: bool) -> PassResult:
         """Return the result of the pass; a graph that it has changed is traced again."""
         if modified:
-            graph_module = super().call(graph_module).graph_module
+            graph_module = ArmPass.call(self, graph_module).graph_module
         return PassResult(graph_module, modified)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from safe_arm._compat.upstream import PassResult, QuantArgs, exir_ops
+from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.core.island import CONV_LIKE, activation_bounds, op_name
 from safe_arm.core.operators import VIEWS, named
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 from safe_arm.passes.invariants.domains import output_qparams
 from safe_arm.passes.requantise_inputs import REQUANTISED
 
@@ -26,31 +26,25 @@ class ClampToQuantRangePass(CorrectivePass):
     A convolution without a batch has views around it, and its range is that of the view behind it.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            domain = output_qparams(node)
-            if domain is None or not _narrow(domain) or _already_clamped(node, domain):
-                continue
-            if REQUANTISED not in node.meta and op_name(_source(node)) not in RESCALED:
-                continue
-            low = _value(domain, domain.qmin)
-            high = _value(domain, domain.qmax)
-            with graph_module.graph.inserting_after(node):
-                clamp = graph_module.graph.call_function(
-                    exir_ops.edge.aten.clamp.default, (node, low, high)
-                )
-            clamp.meta = {
-                **node.meta,
-                "input_qparams": {0: domain},
-                "output_qparams": {0: domain},
-            }
-            applied(self, node)
-            node.replace_all_uses_with(
-                clamp, delete_user_cb=lambda user, clamp=clamp: user is not clamp
+    def correct(self, node: Node) -> bool:
+        domain = output_qparams(node)
+        if domain is None or not _narrow(domain) or _already_clamped(node, domain):
+            return False
+        if REQUANTISED not in node.meta and op_name(_source(node)) not in RESCALED:
+            return False
+        low = _value(domain, domain.qmin)
+        high = _value(domain, domain.qmax)
+        with node.graph.inserting_after(node):
+            clamp = node.graph.call_function(
+                exir_ops.edge.aten.clamp.default, (node, low, high)
             )
-            modified = True
-        return self.retraced(graph_module, modified)
+        clamp.meta = {
+            **node.meta,
+            "input_qparams": {0: domain},
+            "output_qparams": {0: domain},
+        }
+        node.replace_all_uses_with(clamp, delete_user_cb=lambda user: user is not clamp)
+        return True
 
 
 def _source(node: Node) -> Node:

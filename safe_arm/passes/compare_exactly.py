@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.fx.node import Argument
 
-from safe_arm._compat.upstream import PassResult, QuantArgs, exir_ops
+from safe_arm._compat.upstream import QuantArgs, exir_ops
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
 _EXTREMES = frozenset(("aten::maximum", "aten::minimum"))
@@ -31,24 +31,20 @@ class CompareExactlyPass(CorrectivePass):
     which is exact on them.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            domain = _common_domain(node)
-            if domain is None:
-                continue
-            sources = input_qparams(node)
-            for index, source in sources.items():
-                operand = _rescaled(node, node.args[index], source, domain)
-                node.update_arg(index, operand)
-            node.meta["input_qparams"] = dict.fromkeys(sources, domain)
-            if op_name(node) in _EXTREMES:
-                target = output_qparams(node)
-                assert target is not None
-                rescale_result(node, domain, target)
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        domain = _common_domain(node)
+        if domain is None:
+            return False
+        sources = input_qparams(node)
+        for index, source in sources.items():
+            operand = _rescaled(node, node.args[index], source, domain)
+            node.update_arg(index, operand)
+        node.meta["input_qparams"] = dict.fromkeys(sources, domain)
+        if op_name(node) in _EXTREMES:
+            target = output_qparams(node)
+            assert target is not None
+            rescale_result(node, domain, target)
+        return True
 
 
 def _common_domain(node: Node) -> QuantArgs | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from safe_arm._compat.upstream import (
+    ArmPass,
     EdgeOpOverload,
     NodeMetadata,
     ProxyValue,
@@ -15,7 +16,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import applied
 from safe_arm.passes.float_operators import FloatOperators
 
 _ATEN = exir_ops.edge.aten
@@ -28,7 +29,7 @@ _LARGEST = 16.0
 _NOT_NEGATIVE = named("abs relu exp sigmoid")
 
 
-class DefinePowersPass(CorrectivePass):
+class DefinePowersPass(ArmPass):
     """Computes roots and powers of real floats so that TOSA's POW, undefined for a negative base, never sees one.
 
     Stock makes ``x ** 0.5`` of a square root and leaves ``x ** -3.0`` as it is. RSQRT gives NaN below 0, as PyTorch
@@ -36,6 +37,8 @@ class DefinePowersPass(CorrectivePass):
     reads the magnitude, and the powers of other bases are computed apart. Narrower floats are not multiplied out: each
     product costs a digit.
     """
+
+    _passes_required_after: ClassVar[set[type]] = set()
 
     def call_operator(
         self,

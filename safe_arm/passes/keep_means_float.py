@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch.fx import GraphModule
+from torch.fx import Node
 
-from safe_arm._compat.upstream import DQ_OPS, PassResult, exir_ops
+from safe_arm._compat.upstream import DQ_OPS, exir_ops
 from safe_arm.core.island import is_marked_quantized, op_name
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 
 
 class KeepMeansFloatPass(CorrectivePass):
@@ -17,20 +17,16 @@ class KeepMeansFloatPass(CorrectivePass):
     node from that pass, and RemoveNoopPass removes the identity.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            if op_name(node) != "aten::mean" or is_marked_quantized(node):
-                continue
-            source = node.args[0]
-            if source.target not in DQ_OPS:
-                continue
-            with graph_module.graph.inserting_before(node):
-                identity = graph_module.graph.call_function(
-                    exir_ops.edge.aten.alias_copy.default, (source,)
-                )
-            identity.meta = {"val": source.meta["val"]}
-            node.replace_input_with(source, identity)
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        if op_name(node) != "aten::mean" or is_marked_quantized(node):
+            return False
+        source = node.all_input_nodes[0]
+        if source.target not in DQ_OPS:
+            return False
+        with node.graph.inserting_before(node):
+            identity = node.graph.call_function(
+                exir_ops.edge.aten.alias_copy.default, (source,)
+            )
+        identity.meta = {"val": source.meta["val"]}
+        node.replace_input_with(source, identity)
+        return True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from safe_arm._compat.upstream import PassResult, QuantArgs
+from safe_arm._compat.upstream import QuantArgs
 from safe_arm.core.island import op_name
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 from safe_arm.passes.compare_exactly import int32_domain, rescale_result
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
 
@@ -27,16 +27,12 @@ class RescaleExactSumsPass(CorrectivePass):
     of the promised domain.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            computed, promised = _computed(node), output_qparams(node)
-            if computed is None or promised is None or _are_one(computed, promised):
-                continue
-            rescale_result(node, computed, promised)
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        computed, promised = _computed(node), output_qparams(node)
+        if computed is None or promised is None or _are_one(computed, promised):
+            return False
+        rescale_result(node, computed, promised)
+        return True
 
 
 def _computed(node: Node) -> QuantArgs | None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.upstream import (
-    PassResult,
     TosaSpecialDtype,
     exir_ops,
     get_param_tensor,
     is_param_node,
 )
 from safe_arm.core.island import op_name
-from safe_arm.passes.applied import CorrectiveProgramPass, applied
+from safe_arm.passes.applied import CorrectiveProgramPass
 from safe_arm.passes.compare_exactly import without_qparams
 
 _RESCALE = exir_ops.backend.tosa.RESCALE.default
@@ -38,27 +38,24 @@ class RescaleWideSumsPass(CorrectiveProgramPass):
     product. The shift adds half a unit of the last bit kept to the rounding, about a thousandth of a code.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            if node.target != _RESCALE or not _is_wide(node.args[0]):
-                continue
-            sums, dtype, factors, *_ = node.args
-            if dtype == torch.int32:
-                continue
-            shifts = _shifts(self._bounds(sums, factors), factors)
-            if shifts is None:
-                continue
-            powers = [2.0**shift for shift in shifts]
-            args = (sums, torch.int32, [1.0 / power for power in powers], 0, 0)
-            with graph_module.graph.inserting_before(node):
-                shifted = graph_module.graph.call_function(_RESCALE, args)
-            shifted.meta = without_qparams(node.meta)
-            node.update_arg(0, shifted)
-            node.update_arg(2, list(map(operator.mul, factors, powers)))
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        if node.target != _RESCALE or not _is_wide(node.args[0]):
+            return False
+        arguments: tuple[Any, ...] = node.args
+        sums, dtype, factors = arguments[:3]
+        if dtype == torch.int32:
+            return False
+        shifts = _shifts(self._bounds(sums, factors), factors)
+        if shifts is None:
+            return False
+        powers = [2.0**shift for shift in shifts]
+        args = (sums, torch.int32, [1.0 / power for power in powers], 0, 0)
+        with node.graph.inserting_before(node):
+            shifted = node.graph.call_function(_RESCALE, args)
+        shifted.meta = without_qparams(node.meta)
+        node.update_arg(0, shifted)
+        node.update_arg(2, list(map(operator.mul, factors, powers)))
+        return True
 
     def _bounds(self, sums: Node, factors: list[float]) -> list[int] | None:
         """Return the largest absolute value of the sums behind each factor; None if that is not known."""

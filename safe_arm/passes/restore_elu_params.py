@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from torch.fx import GraphModule
+from torch.fx import Node
 
-from safe_arm._compat.upstream import PassResult
 from safe_arm.core.island import op_name
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 from safe_arm.passes.invariants.domains import input_qparams
 
 #: Names of the parameters, in the order of the arguments, and of the notes that stock's pass keeps them in.
@@ -20,16 +19,12 @@ class RestoreEluParamsPass(CorrectivePass):
     decomposed with the placeholders.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in graph_module.graph.nodes:
-            if op_name(node) != "aten::elu" or input_qparams(node):
-                continue
-            if not all(name in node.meta for name in _PARAMETERS):
-                continue
-            parameters = [node.meta.pop(name) for name in _PARAMETERS]
-            node.args = (node.args[0], *parameters)
-            node.kwargs = {}
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        if op_name(node) != "aten::elu" or input_qparams(node):
+            return False
+        if not all(name in node.meta for name in _PARAMETERS):
+            return False
+        parameters = [node.meta.pop(name) for name in _PARAMETERS]
+        node.args = (node.args[0], *parameters)
+        node.kwargs = {}
+        return True

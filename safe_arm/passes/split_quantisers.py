@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from safe_arm._compat.upstream import DQ_OPS, Q_OPS, PassResult
+from safe_arm._compat.upstream import DQ_OPS, Q_OPS
 from safe_arm.core.island import QParams, is_marked_quantized
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 
 
 class SplitQuantisersPass(CorrectivePass):
@@ -17,24 +17,20 @@ class SplitQuantisersPass(CorrectivePass):
     rounds once, as its quantiser does.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            if len(node.users) < 2 or not is_marked_quantized(node):
-                continue
-            quantizes = _quantizes_by_domain(node)
-            if quantizes is None:
-                continue
-            for number, (quantize, *alike) in enumerate(quantizes):
-                for user in alike:
-                    user.replace_all_uses_with(quantize)
-                    node.graph.erase_node(user)
-                if number > 0:
-                    with node.graph.inserting_before(node.next):
-                        quantize.replace_input_with(node, _copied(node))
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        if len(node.users) < 2 or not is_marked_quantized(node):
+            return False
+        quantizes = _quantizes_by_domain(node)
+        if quantizes is None:
+            return False
+        for number, (quantize, *alike) in enumerate(quantizes):
+            for user in alike:
+                user.replace_all_uses_with(quantize)
+                node.graph.erase_node(user)
+            if number > 0:
+                with node.graph.inserting_before(node.next):
+                    quantize.replace_input_with(node, _copied(node))
+        return True
 
 
 def _quantizes_by_domain(node: Node) -> list[list[Node]] | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
-from safe_arm._compat.upstream import PassResult, exir_ops
+from safe_arm._compat.upstream import exir_ops
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import VIEWS, named
-from safe_arm.passes.applied import CorrectivePass, applied
+from safe_arm.passes.applied import CorrectivePass
 from safe_arm.passes.invariants.domains import output_qparams
 
 _CAST = "dim_order_ops::_to_dim_order_copy"
@@ -28,17 +28,13 @@ class TruncateCastsPass(CorrectivePass):
     integer. The pass runs while quantisers are still whole: taken apart, they round and cast as well.
     """
 
-    def call(self, graph_module: GraphModule) -> PassResult:
-        modified = False
-        for node in list(graph_module.graph.nodes):
-            if not _rounds(node):
-                continue
-            source = node.all_input_nodes[0]
-            whole = _truncated(source, node)
-            node.replace_input_with(source, whole)
-            applied(self, node)
-            modified = True
-        return self.retraced(graph_module, modified)
+    def correct(self, node: Node) -> bool:
+        if not _rounds(node):
+            return False
+        source = node.all_input_nodes[0]
+        whole = _truncated(source, node)
+        node.replace_input_with(source, whole)
+        return True
 
 
 def _rounds(node: Node) -> bool:
