@@ -1,8 +1,7 @@
 """Re-trace a long list of numbers as one value, not number by number.
 
 The multipliers of a rescale are a list with an entry for each channel. In each re-trace ExecuTorch's passes take each
-list apart three times, check of every entry whether it is a tensor, a parameter, a module or a symbol, and write the
-operator out as text for debugging.
+list apart three times, and check of every entry whether it is a tensor, a parameter, a module or a symbol.
 """
 
 from __future__ import annotations

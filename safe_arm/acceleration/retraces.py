@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node, Proxy
+from torch.fx import GraphModule, Proxy
 from torch.fx.node import Target
 
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, PassResult, ProxyValue
 from safe_arm.acceleration import fake_values, idle_passes, long_constants
-from safe_arm.acceleration.shortcuts import any_taken, shortcuts
+from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.context import attributes_set
 
 Call = Callable[[ExportPass, GraphModule], PassResult]
@@ -32,19 +32,6 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
         tracer.create_arg = taken_plainly(create_arg)
         evaluator.call_function = fake_values.remembering(evaluator.call_function)
         return super().run(*args, **kwargs)
-
-    def run_node(self, n: Node) -> Any:
-        if not shortcuts().whole_constants or not any(
-            map(long_constants.is_long, n.args)
-        ):
-            return super().run_node(n)
-        # Stock does the same, with the operator's whole text in place of its name.
-        self.node, self.callback.node_debug_str = n, n.name
-        result = Interpreter.run_node(self, n)
-        if getattr(self, "_fast_copy_enabled", False):
-            # From 1.6 on stock copies later nodes as they are, unless the value of one before them changed.
-            self._record_slow_path_result(n, result)
-        return result
 
 
 def taken_plainly(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import (
     EdgeOpOverload,
-    NodeMetadata,
     ProxyValue,
     exir_ops,
 )
-from safe_arm.passes.applied import applied
-from safe_arm.passes.float_operators import FloatOperators
+from safe_arm.passes.float_operators import FloatOperatorPass, FloatOperators
 
 _ATEN = exir_ops.edge.aten
 _ASIN = _ATEN.asin.default
@@ -36,25 +34,19 @@ _Q = (
 )
 
 
-class DecomposeAsinAndAcosPass(upstream.DecomposeAsinAndAcosPass):
+class DecomposeAsinAndAcosPass(FloatOperatorPass, upstream.DecomposeAsinAndAcosPass):
     """Takes the place of the stock pass of this name.
 
     Stock evaluates the polynomials in x, x**2, x**4 and x**8 instead of x**2, x**4, x**6 and x**8, and is up to 1.3e-3
     off.
     """
 
-    def call_operator(
-        self,
-        op: EdgeOpOverload,
-        args: tuple[ProxyValue, ...],
-        kwargs: dict[str, object],
-        meta: NodeMetadata,
-    ) -> ProxyValue:
-        if op not in (_ASIN, _ACOS) or self._is_quantized_meta(meta):
-            return super().call_operator(op, args, kwargs, meta)
-        angle = _angle(FloatOperators(self, meta), args[0], op)
-        applied(self, angle.node)
-        return angle
+    def apart(
+        self, make: FloatOperators, op: EdgeOpOverload, args: tuple[ProxyValue, ...]
+    ) -> ProxyValue | None:
+        if op not in (_ASIN, _ACOS):
+            return None
+        return _angle(make, args[0], op)
 
 
 def _angle(make: FloatOperators, x: ProxyValue, op: EdgeOpOverload) -> ProxyValue:

@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 
 from safe_arm._compat.upstream import (
-    ArmPass,
     EdgeOpOverload,
-    NodeMetadata,
     ProxyValue,
     exir_ops,
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
-from safe_arm.passes.applied import applied
-from safe_arm.passes.float_operators import FloatOperators
+from safe_arm.passes.float_operators import FloatOperatorPass, FloatOperators
 
 _ATEN = exir_ops.edge.aten
 _SQRT = _ATEN.sqrt.default
@@ -29,7 +26,7 @@ _LARGEST = 16.0
 _NOT_NEGATIVE = named("abs relu exp sigmoid")
 
 
-class DefinePowersPass(ArmPass):
+class DefinePowersPass(FloatOperatorPass):
     """Computes roots and powers of real floats so that TOSA's POW, undefined for a negative base, never sees one.
 
     Stock makes ``x ** 0.5`` of a square root and leaves ``x ** -3.0`` as it is. RSQRT gives NaN below 0, as PyTorch
@@ -40,31 +37,17 @@ class DefinePowersPass(ArmPass):
 
     _passes_required_after: ClassVar[set[type]] = set()
 
-    def call_operator(
-        self,
-        op: EdgeOpOverload,
-        args: tuple[ProxyValue, ...],
-        kwargs: dict[str, object],
-        meta: NodeMetadata,
-    ) -> ProxyValue:
-        if op in (_SQRT, _POW, _POW_OF_TENSORS) and not self._is_quantized_meta(meta):
-            value = self._defined(op, args, meta)
-            if value is not None:
-                applied(self, value.node)
-                return value
-        return super().call_operator(op, args, kwargs, meta)
-
-    def _defined(
-        self, op: EdgeOpOverload, args: tuple[Any, ...], meta: NodeMetadata
+    def apart(
+        self, make: FloatOperators, op: EdgeOpOverload, args: tuple[ProxyValue, ...]
     ) -> ProxyValue | None:
-        """Return the value in operators that are defined for every base; None where stock's is."""
-        make = FloatOperators(self, meta)
+        if op not in (_SQRT, _POW, _POW_OF_TENSORS):
+            return None
         exponent = _exponent(op, args)
         if exponent:
-            if meta["val"].dtype != torch.float32:
+            if make.meta["val"].dtype != torch.float32:
                 return None
             return _multiplied(make, args[0], exponent)
-        if not meta["val"].dim() or not _is_float(args[0]):
+        if not make.meta["val"].dim() or not _is_float(args[0]):
             return None
         if op is _POW_OF_TENSORS:
             return _power_of_tensor(make, args[0], args[1])

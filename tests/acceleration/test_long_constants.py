@@ -1,7 +1,5 @@
 """A long list of numbers goes through a re-trace in one piece and comes out as stock leaves it."""
 
-from typing import ClassVar
-
 import pytest
 import torch
 from patches_of import patched
@@ -89,27 +87,3 @@ def test_numbers_of_another_kind_are_another_value(looked_at):
     modes = set()
     keys = [fake_values._key(long_constants.Whole(kind(1) for _ in LONG), modes) for kind in (int, float, bool)]
     assert len({*keys}) == 3
-
-
-class CopyingInterpreter(retraces.ExportInterpreter):
-    """An interpreter as 1.6 has it: it copies nodes, unless a value before them was seen to change."""
-
-    enabled = True
-    recorded: ClassVar[list[str]] = []
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self._fast_copy_enabled = self.enabled
-
-    def _record_slow_path_result(self, n, result):
-        self.recorded.append(n.name)
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_an_interpreter_that_copies_nodes_hears_of_those_that_are_not(looked_at, monkeypatch, enabled):
-    monkeypatch.setattr(CopyingInterpreter, "enabled", enabled)
-    monkeypatch.setattr(CopyingInterpreter, "recorded", [])
-    monkeypatch.setattr(retraces, "ExportInterpreter", CopyingInterpreter)
-    with long_constants.whole(), fake_values.remembered():
-        Plain()(program())
-    assert CopyingInterpreter.recorded == (["weighted"] if enabled else [])
