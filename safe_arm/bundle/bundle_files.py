@@ -19,13 +19,11 @@ class BundleFiles:
     """The files beside a program.
 
     Attributes:
-        pte: the program.
-        bundle: the same with inputs and expected outputs, a BundledProgram.
+        bundle: the program with inputs and expected outputs, a BundledProgram.
         manifest: the proof.
         graphs: an archive of the TOSA graphs that delegates were compiled from.
     """
 
-    pte: Path
     bundle: Path
     manifest: Path
     graphs: Path
@@ -34,7 +32,6 @@ class BundleFiles:
     def beside(cls, pte: Path) -> BundleFiles:
         """Return the files beside a program."""
         return cls(
-            pte,
             bundle=pte.with_suffix(".bpte"),
             manifest=pte.with_suffix(".proof.json"),
             graphs=pte.with_suffix(".proof.zip"),
@@ -75,7 +72,7 @@ def archived(graphs: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def unarchived(data: bytes, name: str) -> dict[str, bytes]:
+def unarchived(data: bytes) -> dict[str, bytes]:
     """Return the files of an archive by name.
 
     Raises:
@@ -86,5 +83,5 @@ def unarchived(data: bytes, name: str) -> dict[str, bytes]:
             return {each: archive.read(each) for each in archive.namelist()}
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError) as error:
         raise UsageError(
-            f"{name} is no archive of TOSA graphs ({error}); copy it again"
+            f"the archive of graphs is no archive of TOSA graphs ({error}); copy it again"
         ) from error

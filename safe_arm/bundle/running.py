@@ -9,6 +9,7 @@ from torch import Tensor
 from safe_arm._compat.pte import DelegateCall, MethodCut, TensorInfo
 from safe_arm._compat.pte_runtime import run_program
 from safe_arm.core.errors import SafeArmError
+from safe_arm.core.layouts import seen
 from safe_arm.verification.delegate import Runner
 
 #: Runs an Arm delegate: given its place among the method's delegates, and its inputs as they lie in memory.
@@ -37,7 +38,9 @@ def run_method(
 
     def value(number: int) -> Tensor:
         """Return a value as the program sees it; a view is in the memory of another."""
-        return _seen(values[cut.written_as(number)], cut.info(number))
+        info = cut.info(number)
+        stored = values[cut.written_as(number)].to(info.dtype)
+        return seen(stored, info.shape, info.dim_order)
 
     for step in cut.steps:
         arguments = [value(number) for number in step.inputs]
@@ -60,13 +63,6 @@ def run_method(
 def _stored(value: Tensor, info: TensorInfo) -> Tensor:
     """Return a tensor with its dimensions in the order of memory, as a delegate reads it."""
     return value.reshape(info.shape).to(info.dtype).permute(info.dim_order).contiguous()
-
-
-def _seen(stored: Tensor, info: TensorInfo) -> Tensor:
-    """Return a stored tensor in the shape and dtype that the program knows it by."""
-    order = list(info.dim_order)
-    stored = stored.reshape([info.shape[dim] for dim in order]).to(info.dtype)
-    return stored.permute([order.index(dim) for dim in range(len(order))])
 
 
 def calls_of_graphs(graphs: Mapping[int, GraphAndTaken], runner: Runner) -> RunsCall:

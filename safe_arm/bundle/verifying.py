@@ -141,7 +141,7 @@ def _graphs(contents: Contents, delegates: Delegates) -> Graphs:
     """Return the TOSA graph of each Arm delegate, from the archive or from the delegate itself."""
     files = {}
     if contents.graphs is not None:
-        files = unarchived(contents.graphs, "the archive of graphs")
+        files = unarchived(contents.graphs)
     graphs = {}
     for shipped, delegate in delegates:
         if delegate.is_arm:
@@ -220,7 +220,7 @@ def _run_here(
 def _in_runtime(method: BundledMethod, bundle: bytes) -> Step:
     name = f"{method.method} in ExecuTorch's runtime, by its own comparison"
     for number, case in enumerate(method.cases):
-        wrong = check_bundle(bundle, method.method, number, rtol=0.0, atol=method.atol)
+        wrong = check_bundle(bundle, method.method, number, method.atol)
         if wrong:
             return Step(name, "failed", f"case {case.name!r}: {wrong}")
     return Step(name, "passed", _cases_and_tolerance(method))

@@ -159,9 +159,8 @@ class _Cropping:
         if node.op != "placeholder":
             return self._called(node)
         whole = self._full[node]
-        shape, order = [*whole.shape[:2], *map(int, size)], list(whole.dim_order())
-        stored = torch.empty([shape[dim] for dim in order], dtype=whole.dtype)
-        return stored.permute([order.index(dim) for dim in range(len(order))])
+        shape = [*whole.shape[:2], *map(int, size)]
+        return torch.empty_permuted(shape, whole.dim_order(), dtype=whole.dtype)
 
     def _called(self, node: Node) -> Any:
         name = op_name(node)

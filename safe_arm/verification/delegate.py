@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
 
+from safe_arm.core.layouts import seen
 from safe_arm.core.programs import Program
 
 if TYPE_CHECKING:
@@ -87,8 +88,12 @@ def run(delegate: Delegate, inputs: Sequence[Tensor], runner: Runner) -> list[Te
 
 def as_promised(outputs: Iterable[Tensor], nodes: Iterable[Node]) -> list[Tensor]:
     """Return outputs in the shapes, dtypes and memory layout of the nodes' values."""
-    pairs = zip(outputs, nodes, strict=True)
-    return [_laid_out(output, node.meta["val"]) for output, node in pairs]
+    promised = []
+    for output, node in zip(outputs, nodes, strict=True):
+        value = node.meta["val"]
+        output = output.to(value.dtype)
+        promised.append(seen(output, value.shape, value.dim_order()))
+    return promised
 
 
 def user_inputs(program: Program) -> list[Node]:
@@ -124,12 +129,6 @@ def arranged(
         order = values[name].dim_order()
         arranged_inputs.append(tensor.permute(order).contiguous())
     return arranged_inputs
-
-
-def _laid_out(output: Tensor, value: Tensor) -> Tensor:
-    order = value.dim_order()
-    stored = output.reshape([value.shape[dim] for dim in order]).to(value.dtype)
-    return stored.permute([order.index(dim) for dim in range(len(order))])
 
 
 def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:

@@ -189,32 +189,29 @@ def quantised_constants(
         program: a delegate's exported program, not lowered.
         state: its parameters, buffers and constants by name.
     """
-    held = constants(program, state)
-    fixed = dict.fromkeys(held)
-    for node in program.graph.nodes:
-        inputs = node.all_input_nodes
-        if node.op == "call_function" and inputs and fixed.keys() >= set(inputs):
-            fixed[node] = None
-    quantisers = [node for node in fixed if op_name(node) == QUANTIZE]
-    needed = set(quantisers)
-    pending = list(quantisers)
-    while pending:
-        for node in pending.pop().all_input_nodes:
-            if node not in needed:
-                needed.add(node)
-                pending.append(node)
     values: dict[Node, Any] = {}
+    for node, tensor in constants(program, state).items():
+        values[node] = tensor.detach()
+
+    def value_of(node: Node) -> Any:
+        if node not in values:
+            values[node] = called(node, value_of)
+        return values[node]
+
+    fixed = set(values)
+    quantised = {}
     with torch.no_grad():
-        for node in fixed:
-            if node not in needed:
+        for node in program.graph.nodes:
+            inputs = node.all_input_nodes
+            if node.op != "call_function" or not inputs or not fixed.issuperset(inputs):
                 continue
-            if node.op == "placeholder":
-                values[node] = held[node].detach()
-                continue
-            values[node] = attempted(called, node, values.__getitem__)
-            if isinstance(values[node], Caught):
-                return {}
-    return {node: values[node] for node in quantisers}
+            fixed.add(node)
+            if op_name(node) == QUANTIZE:
+                value = attempted(value_of, node)
+                if isinstance(value, Caught):
+                    return {}
+                quantised[node] = value
+    return quantised
 
 
 def has_control_flow(program: Program) -> bool:

@@ -11,19 +11,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.core.errors import UsageError
 from safe_arm.core.processes import run as run_process
-from safe_arm.verification.delegate import arranged, as_promised, run
-from safe_arm.verification.lowered import delegate_of
 from safe_arm.verification.model_server import ReferenceModelError
-
-if TYPE_CHECKING:
-    from executorch.exir.lowered_backend_module import LoweredBackendModule
 
 #: Requirement to install and path in the package of each tool, keyed by its Python package.
 _TOOLS = {
@@ -157,31 +152,6 @@ def run_vgf(vgf: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         runner = _tool("scenario_runner")
         _run([runner, *options.split()], folder, _layers(folder))
         return [torch.from_numpy(np.load(path)) for path in outputs]
-
-
-def run_delegate(
-    lowered: LoweredBackendModule, inputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """Run one lowered module and give its outputs the shapes, dtypes and memory layout its graph promises.
-
-    Args:
-        lowered: of a VGF or TOSA delegate.
-        inputs: the arguments of its call.
-
-    Raises:
-        VulkanError: it cannot be run.
-        UsageError: something is missing on this machine; the message says what to install.
-        SafeArmError: the delegate is for another backend.
-    """
-    if lowered.backend_id == "TOSABackend":
-        return run(delegate_of(lowered, inputs), inputs, run_tosa)
-    if lowered.backend_id != "VgfBackend":
-        raise SafeArmError(
-            f"only VGF and TOSA delegates run on Vulkan, this one is for {lowered.backend_id}"
-        )
-    program = lowered.original_module
-    outputs = run_vgf(lowered.processed_bytes, arranged(None, program, inputs))
-    return as_promised(outputs, program.graph.output_node().args[0])
 
 
 def _tool(package: str) -> Path:

@@ -89,8 +89,8 @@ def test_the_program_s_own_comparison_sees_a_wrong_expectation(alone):
     _, suites = read_bundle(alone.pte.with_suffix(".bpte").read_bytes(), "bundle")
     (inputs, outputs), *_ = suites["forward"]
     right, wrong = ({"forward": [(inputs, [outputs[0] + off])]} for off in (0.0, 1e-3))
-    assert check_bundle(bundled(alone.pte, right), "forward", 0, rtol=0.0, atol=1e-6) == ""
-    assert check_bundle(bundled(alone.pte, wrong), "forward", 0, rtol=0.0, atol=1e-6) != ""
+    assert check_bundle(bundled(alone.pte, right), "forward", 0, 1e-6) == ""
+    assert check_bundle(bundled(alone.pte, wrong), "forward", 0, 1e-6) != ""
 
 
 def test_a_flipped_bit_of_a_weight_is_named(alone, tmp_path):

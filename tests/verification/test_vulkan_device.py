@@ -15,8 +15,9 @@ import safe_arm
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer, UsageError
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.verification import reference_model, vulkan_device
+from safe_arm.verification.delegate import arranged, as_promised, run
 from safe_arm.verification.devices import DEVICES, device
-from safe_arm.verification.lowered import run_with
+from safe_arm.verification.lowered import delegate_of, run_with
 
 on_vulkan = pytest.mark.vulkan
 STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
@@ -26,8 +27,16 @@ def codes(values, graph_module):
     return [torch.round(v / step).to(torch.int64) for v, step in zip(values, output_steps(graph_module), strict=True)]
 
 
+def run_delegate(lowered, given):
+    if lowered.backend_id == "TOSABackend":
+        return run(delegate_of(lowered, given), given, vulkan_device.run_tosa)
+    program = lowered.original_module
+    outputs = vulkan_device.run_vgf(lowered.processed_bytes, arranged(None, program, given))
+    return as_promised(outputs, program.graph.output_node().args[0])
+
+
 def run_on_vulkan(program, example):
-    return run_with(lambda _, lowered, given: vulkan_device.run_delegate(lowered, given), program, example)
+    return run_with(lambda _, lowered, given: run_delegate(lowered, given), program, example)
 
 
 def three_ways(graph_module, example, profile, partitioner_of, tosa_partitioner_of):
