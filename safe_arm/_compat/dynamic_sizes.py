@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -19,13 +19,19 @@ class DynamicSizeError(SafeArmError):
     """A decision about a program would hold for some of its dynamic sizes only."""
 
 
-def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
-    """Return the environment of a graph's dynamic sizes; None if it has none."""
+def fake_mode_of(graph_module: GraphModule) -> FakeTensorMode | None:
+    """Return the mode of a graph's fake values; None if it has none."""
     for node in graph_module.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, FakeTensor):
-            return value.fake_mode.shape_env
+            return value.fake_mode
     return None
+
+
+def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
+    """Return the environment of a graph's dynamic sizes; None if it has none."""
+    mode = fake_mode_of(graph_module)
+    return None if mode is None else mode.shape_env
 
 
 @contextmanager

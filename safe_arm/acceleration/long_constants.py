@@ -34,17 +34,21 @@ def whole() -> AbstractContextManager[None]:
 
 def in_one_piece(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
     """Return an operator's arguments with its long lists whole, in the block of ``whole``."""
-    if not shortcuts().whole_constants:
-        return args, kwargs
     return _mapped(_wrapped, args, kwargs)
+
+
+def unpacked(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
+    """Return an operator's arguments with plain lists in place of whole ones."""
+    return _mapped(_unwrapped, args, kwargs)
 
 
 def _mapped(
     function: Callable[[Any], Any], args: Arguments, kwargs: Named
 ) -> tuple[Arguments, Named]:
-    if kwargs:
-        kwargs = {name: function(argument) for name, argument in kwargs.items()}
-    return tuple(map(function, args)), kwargs
+    if not shortcuts().whole_constants:
+        return args, kwargs
+    named = {name: function(argument) for name, argument in kwargs.items()}
+    return tuple(map(function, args)), named
 
 
 def _wrapped(argument: object) -> object:
@@ -53,13 +57,6 @@ def _wrapped(argument: object) -> object:
 
 def _unwrapped(argument: object) -> object:
     return list(argument) if type(argument) is Whole else argument
-
-
-def unpacked(args: Arguments, kwargs: Named) -> tuple[Arguments, Named]:
-    """Return an operator's arguments with plain lists in place of whole ones."""
-    if not shortcuts().whole_constants:
-        return args, kwargs
-    return _mapped(_unwrapped, args, kwargs)
 
 
 def taken_whole(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.dynamic_sizes import fake_mode_of
 from safe_arm._compat.upstream import ExportPass, PassResult
 from safe_arm.core.exceptions import Caught, attempted
 
@@ -47,7 +48,7 @@ class RetracesInPlace:
             if self._seen.get(node) != place:
                 changed.append(node)
         _order_users(changed)
-        revalued = attempted(_revalue, changed, _fake_mode(graph_module))
+        revalued = attempted(_revalue, changed, fake_mode_of(graph_module))
         if isinstance(revalued, Caught):
             # An operator without a fake kernel for quantised values; the real re-trace has one.
             graph_module = type(self._pass)._retrace(self._pass, graph_module)
@@ -139,11 +140,3 @@ def _look(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return tuple(map(_look, value))
     return _comparable(value)
-
-
-def _fake_mode(graph_module: GraphModule) -> FakeTensorMode | None:
-    for node in graph_module.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, FakeTensor):
-            return value.fake_mode
-    return None

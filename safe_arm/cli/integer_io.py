@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm.core.errors import UsageError
-from safe_arm.core.island import op_name
+from safe_arm.core.island import gives_float, op_name
 
 #: What ExecuTorch's own pass calls the parameters of a quantise node, in the order of its arguments.
 _PARAMETERS = ("scale", "zp", "quant_min", "quant_max", "dtype")
@@ -40,14 +40,14 @@ def take_integers(program: ExportedProgram) -> dict[str, float | int]:
     }
     placeholders = []
     for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in inputs and _is_float(node):
+        if node.op == "placeholder" and node.name in inputs and gives_float(node):
             users = list(node.users)
             is_whole = len(users) == 1
             _check(f"input {node.name!r}", users[0] if is_whole else None, QUANTISE)
             placeholders.append(node)
     returned_nodes = program.graph.output_node().args[0]
     outputs = [node for node in returned_nodes if isinstance(node, Node)]
-    last = [(index, node) for index, node in enumerate(outputs) if _is_float(node)]
+    last = [(index, node) for index, node in enumerate(outputs) if gives_float(node)]
     for index, node in last:
         _check(f"output {index}", node, DEQUANTISE)
     methods: dict[str, float | int] = {}
@@ -60,11 +60,6 @@ def take_integers(program: ExportedProgram) -> dict[str, float | int]:
         program.graph_signature.replace_all_uses(node.name, returned.name)
     program.graph_module.recompile()
     return methods
-
-
-def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
 
 
 def _check(what: str, node: Node | None, operator: str) -> None:

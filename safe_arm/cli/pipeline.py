@@ -181,7 +181,7 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
         outcome = lower(request, policy, quantised, steps)
         without_kernel[policy] = missing_kernels(outcome.program)
         if request.output is not None:
-            _write_program(request, request.output, quantised, outcome, steps)
+            _write_program(request.output, quantised, outcome, steps)
         reports[policy] = _report(request, quantised, outcome, steps)
     _write_reports(request, reports[request.policy], steps)
     _warn_of_kernels(without_kernel[request.policy], steps)
@@ -251,7 +251,6 @@ def lower(
 
 
 def _write_program(
-    request: Request,
     output: Path,
     quantised: Quantised,
     outcome: LoweredProgram,

@@ -65,6 +65,12 @@ def is_marked_quantized(node: Node) -> bool:
     return bool((node.meta.get("custom") or {}).get(MARK_KEY, {}).get("quantized"))
 
 
+def gives_float(node: Node) -> bool:
+    """Tell whether a node's value is a tensor of floats."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
 @dataclass(frozen=True)
 class QParams:
     """Per-tensor quantisation parameters: ``code = clamp(round(value / scale) + zero_point, qmin, qmax)``."""

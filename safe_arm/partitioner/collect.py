@@ -287,22 +287,15 @@ def _number(argument: object, kind: type) -> Any:
 def _verification(
     tag: str, proof: Proof, verdicts: Iterable[NodeVerdict], method: str
 ) -> Verification:
+    macs = sum(verdict.macs for verdict in verdicts if verdict.delegate == tag)
     return Verification(
         delegate=tag,
         verified=proof.verified,
         reason=proof.reason,
-        macs=sum(verdict.macs for verdict in verdicts if verdict.delegate == tag),
-        worst=proof.worst,
-        tried=proof.tried,
+        macs=macs,
         seconds=proof.seconds,
-        note=proof.note,
         method=method,
-        apart_worst=proof.apart_worst,
-        apart_mean=proof.apart_mean,
-        apart_output=proof.apart_output,
-        apart_unit=proof.apart_unit,
-        ties=proof.ties,
-        tolerated=proof.tolerated,
+        **proof.measured,
     )
 
 

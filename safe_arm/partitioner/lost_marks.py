@@ -21,6 +21,7 @@ from safe_arm.core.island import (
     MARK_KEY,
     QUANTIZE,
     all_nodes,
+    gives_float,
     is_dequantize,
     op_name,
 )
@@ -63,7 +64,7 @@ def _is_quantised(node: Node) -> bool:
 
 def _reads_codes(node: Node, name: str) -> bool:
     """Tell whether all floats that an operator reads are dequantised, or the layer's before a fused activation."""
-    floats = [each for each in node.all_input_nodes if _is_float(each)]
+    floats = [each for each in node.all_input_nodes if gives_float(each)]
     if name in ACTIVATIONS and len(floats) == 1 and op_name(floats[0]) in CONV_LIKE:
         layer = floats[0]
         return len(layer.users) == 1 and _reads_codes(layer, op_name(layer))
@@ -80,13 +81,8 @@ def _gives_codes(node: Node, name: str) -> bool:
         return all(each.target is operator.getitem for each in users) and _quantise(
             parts
         )
-    return _is_float(node) and _quantise(users)
+    return gives_float(node) and _quantise(users)
 
 
 def _quantise(nodes: list[Node]) -> bool:
     return bool(nodes) and all(op_name(node) == QUANTIZE for node in nodes)
-
-
-def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, Tensor) and value.is_floating_point()

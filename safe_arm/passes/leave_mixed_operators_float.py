@@ -6,7 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, PassResult, is_param_node
-from safe_arm.core.island import MARK_KEY, is_marked_quantized
+from safe_arm.core.island import MARK_KEY, gives_float, is_marked_quantized
 from safe_arm.passes.applied import CorrectiveProgramPass, applied
 
 CODES = frozenset(("codes",))
@@ -27,7 +27,7 @@ class LeaveMixedOperatorsFloatPass(CorrectiveProgramPass):
         reads: Reads = {}
         mixed = {node for node in nodes if len(self._reads(node, reads)) == 2}
         for node in reversed(nodes):
-            for user in node.users if _is_float(node) else ():
+            for user in node.users if gives_float(node) else ():
                 if reads[node] == CODES:
                     is_mixed = user in mixed or _takes_float(user)
                 else:
@@ -47,7 +47,7 @@ class LeaveMixedOperatorsFloatPass(CorrectiveProgramPass):
         if node not in reads:
             kinds: frozenset[str] = frozenset()
             for source in node.all_input_nodes:
-                if _is_float(source):
+                if gives_float(source):
                     kinds |= self._gives(source, reads)
             reads[node] = kinds
         return reads[node]
@@ -64,11 +64,6 @@ class LeaveMixedOperatorsFloatPass(CorrectiveProgramPass):
         if len(kinds) == 2:
             return FLOATS
         return kinds
-
-
-def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
 
 
 def _takes_float(user: Node) -> bool:

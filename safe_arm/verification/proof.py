@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from time import perf_counter
+from typing import Any
 
 from torch import Tensor
 
@@ -36,6 +37,11 @@ from safe_arm.verification.placing import Places, Tapped, run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import STIMULI, Stimulus, stimuli
 
+#: The fields of a proof that were measured; they are what is kept of it.
+MEASURED = (
+    *("worst", "tried", "note", "ties", "tolerated"),
+    *("apart_worst", "apart_mean", "apart_output", "apart_unit"),
+)
 #: A delegate of static sizes, and the inputs to run it on.
 Sets = tuple[Delegate, Iterable[Stimulus]]
 
@@ -76,6 +82,11 @@ class Proof:
     apart_unit: Unit = "codes"
     ties: tuple[str, ...] = ()
     tolerated: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The fields that were measured, by name."""
+        return {name: getattr(self, name) for name in MEASURED}
 
     @property
     def wrong(self) -> bool:
@@ -179,10 +190,7 @@ class Findings:
             worst=self.worst,
             tried=self.tried,
             note=note,
-            apart_worst=apart.worst,
-            apart_mean=apart.mean,
-            apart_output=apart.output,
-            apart_unit=apart.unit,
+            **{f"apart_{name}": value for name, value in vars(apart).items()},
             ties=tuple(self.ties),
             tolerated=tuple(self.tolerated),
         )

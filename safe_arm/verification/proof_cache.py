@@ -16,25 +16,12 @@ from pathlib import Path
 
 from safe_arm.core.versions import versions
 from safe_arm.core.whole_file import replace_file
-from safe_arm.verification.proof import Proof
+from safe_arm.verification.proof import MEASURED, Proof
 
 #: The environment variable that names another folder for the cache; ``0`` for no cache.
 SWITCH = "SAFE_ARM_PROOF_CACHE"
 #: Maximum number of proofs that are kept; each is a file of a few hundred bytes.
 MOST = 20_000
-
-#: The fields of a proof that are kept; it is verified, and was made in no time.
-_KEPT = (
-    "worst",
-    "tried",
-    "note",
-    "apart_worst",
-    "apart_mean",
-    "apart_output",
-    "apart_unit",
-    "ties",
-    "tolerated",
-)
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +67,7 @@ def recall(known: str) -> Proof | None:
         held = json.loads(file.read_text())
         if held["check"] != _check(known, held["proof"]):
             raise ValueError("it was changed")
-        fields = {name: held["proof"][name] for name in _KEPT}
+        fields = {name: held["proof"][name] for name in MEASURED}
         fields["ties"] = tuple(fields["ties"])
         fields["tolerated"] = tuple(fields["tolerated"])
         return Proof(True, **fields)
@@ -93,7 +80,7 @@ def keep(known: str, proof: Proof) -> None:
     """Keep a proof that a delegate is right; others are made again."""
     if not proof.verified:
         return
-    content = {name: getattr(proof, name) for name in _KEPT}
+    content = proof.measured
     try:
         file = _file(known)
         if file is None:
