@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import networkx as nx
 
 from safe_arm.core.device_cost import Border
 from safe_arm.core.record import NodeVerdict
+from safe_arm.core.verdict_graph import graph_of
 
-#: The operators that read each one, or that it reads, by their places in the record.
-_Next = Mapping[int, Sequence[int]]
+#: Returns the operators that read one, or that it reads, by their places in the record.
+_Next = Callable[[int], Iterable[int]]
 
 
 def borders(verdicts: Sequence[NodeVerdict]) -> dict[str, Border]:
@@ -17,27 +20,20 @@ def borders(verdicts: Sequence[NodeVerdict]) -> dict[str, Border]:
     Args:
         verdicts: of all operators, in graph order.
     """
-    places = {(each.graph, each.name): place for place, each in enumerate(verdicts)}
-    sources: dict[int, list[int]] = {}
-    readers: dict[int, list[int]] = {}
+    graph = graph_of(verdicts)
     members: dict[str, list[int]] = {}
-    for place, reader in enumerate(verdicts):
-        if reader.delegate:
-            members.setdefault(reader.delegate, []).append(place)
-        for name in reader.inputs:
-            source = places.get((reader.graph, name))
-            if source is not None:
-                sources.setdefault(place, []).append(source)
-                readers.setdefault(source, []).append(place)
-    return {
-        tag: _border(verdicts, own, sources, readers) for tag, own in members.items()
-    }
+    for place, verdict in enumerate(verdicts):
+        if verdict.delegate:
+            members.setdefault(verdict.delegate, []).append(place)
+    return {tag: _border(verdicts, own, graph) for tag, own in members.items()}
 
 
 def _border(
-    verdicts: Sequence[NodeVerdict], members: list[int], sources: _Next, readers: _Next
+    verdicts: Sequence[NodeVerdict], members: list[int], graph: nx.DiGraph
 ) -> Border:
     inside = set(members)
+    sources = graph.predecessors
+    readers = graph.successors
     before = _next_to(members, sources) - inside
     behind = _next_to(members, readers) - inside
     given = _next_to(behind, sources) & inside
@@ -57,7 +53,7 @@ def _border(
 def _next_to(places: Iterable[int], following: _Next) -> set[int]:
     found: set[int] = set()
     for place in places:
-        found.update(following.get(place, ()))
+        found.update(following(place))
     return found
 
 
@@ -84,4 +80,4 @@ def _kernels(
         if verdict.computes:
             yield verdict.op
         else:
-            pending += following.get(place, ())
+            pending += following(place)

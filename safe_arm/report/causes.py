@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import networkx as nx
 
 from safe_arm.core.plain_reasons import plain_left_float
 from safe_arm.core.record import NodeVerdict, Report, Verdict
+from safe_arm.core.verdict_graph import graph_of, numbers_of
 from safe_arm.report.numbers import counted, percent, short
-
-#: The number of an operator by its graph and name.
-NodeNumbers = Mapping[tuple[str, str], int]
 
 _ON_CPU = "leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"
 #: An Ethos-U stands beside a Cortex-M, which has no XNNPACK.
@@ -65,22 +63,14 @@ class Cause:
     advice: str
 
 
-def numbers_of_nodes(report: Report) -> NodeNumbers:
-    """Return the number of each operator by its graph and name, in the report's order."""
-    return {
-        (verdict.graph, verdict.name): number
-        for number, verdict in enumerate(report.verdicts)
-    }
-
-
 def causes(report: Report) -> list[Cause]:
     """Return why each fallback is one, the most multiply-accumulates first, then the most operators.
 
     Args:
         report: the record of one partitioning.
     """
-    numbers = numbers_of_nodes(report)
-    graph = _graph(report, numbers)
+    numbers = numbers_of(report.verdicts)
+    graph = graph_of(report.verdicts)
     reasons = []
     for text, issue, advice, verdicts in _groups(report):
         first = verdicts[0]
@@ -167,18 +157,6 @@ def _through(
             yield number
         else:
             yield from _through(report, following, number, delegates)
-
-
-def _graph(report: Report, numbers: NodeNumbers) -> nx.DiGraph:
-    """Return the operators by their number, with an edge from each to those that read it."""
-    graph: nx.DiGraph = nx.DiGraph()
-    graph.add_nodes_from(range(len(report.verdicts)))
-    for number, verdict in enumerate(report.verdicts):
-        for name in verdict.inputs:
-            read = numbers.get((verdict.graph, name))
-            if read is not None:
-                graph.add_edge(read, number)
-    return graph
 
 
 def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:

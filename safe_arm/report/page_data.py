@@ -10,9 +10,10 @@ import networkx as nx
 
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import QParamsRecord, Reason, Report
+from safe_arm.core.verdict_graph import Numbers, graph_of, numbers_of
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_data
-from safe_arm.report.causes import Cause, NodeNumbers, numbers_of_nodes
+from safe_arm.report.causes import Cause
 from safe_arm.report.fidelity_text import outcomes
 
 #: The stages of ``Reason.stage`` in a reader's words.
@@ -56,7 +57,7 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
         report: the record of one partitioning.
         reported_causes: the report's ``causes``.
     """
-    numbers = numbers_of_nodes(report)
+    numbers = numbers_of(report.verdicts)
     reasons: Numbered[Advised] = Numbered()
     sources = Numbered("")
     nodes = _nodes(report, numbers, reasons, sources, _advice(reported_causes))
@@ -85,7 +86,7 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
 
 def _nodes(
     report: Report,
-    numbers: NodeNumbers,
+    numbers: Numbers,
     reasons: Numbered[Advised],
     sources: Numbered[str],
     advice: Mapping[tuple[str, str] | Reason, str],
@@ -105,7 +106,7 @@ def _nodes(
     for verdict in report.verdicts:
         graph = verdict.graph
         inputs.append([numbers.get((graph, name), name) for name in verdict.inputs])
-    regions = _regions(report, inputs)
+    regions = _regions(report)
     nodes = []
     for number, verdict in enumerate(report.verdicts):
         first = advice.get((verdict.graph, verdict.name), "")
@@ -202,18 +203,13 @@ def _named_outputs(report: Report) -> dict[str, list[str]]:
     return named
 
 
-def _regions(report: Report, inputs: list[list[int | str]]) -> dict[int, int]:
+def _regions(report: Report) -> dict[int, int]:
     """Return for each node that is not delegated the number, from 1, of its group of connected fallbacks."""
-    graph = nx.Graph()
-    for number, verdict in enumerate(report.verdicts):
-        if verdict.delegate:
-            continue
-        graph.add_node(number)
-        for read in inputs[number]:
-            if isinstance(read, int) and not report.verdicts[read].delegate:
-                graph.add_edge(read, number)
+    verdicts = report.verdicts
+    fallbacks = [number for number, each in enumerate(verdicts) if not each.delegate]
+    connected = graph_of(verdicts).subgraph(fallbacks)
     regions = {}
-    for region, nodes in enumerate(nx.connected_components(graph), 1):
+    for region, nodes in enumerate(nx.weakly_connected_components(connected), 1):
         regions.update(dict.fromkeys(nodes, region))
     return regions
 
