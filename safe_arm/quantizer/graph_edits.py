@@ -153,7 +153,7 @@ class Writer:
         inputs = graph.find_nodes(op="placeholder")
         copies: dict[Node, Node] = dict(zip(inputs, sources, strict=True))
         for node in call_functions(traced):
-            target = node.target
+            target: Any = node.target
             if op_name(node) in _VIEWED:
                 # A view of a value may be none of the value once it is quantised.
                 target = torch.ops.aten.reshape.default

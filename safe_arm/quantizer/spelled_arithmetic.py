@@ -35,7 +35,10 @@ def _dot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _times_vector(x: Tensor, y: Tensor) -> Tensor | None:
-    """Return a product with a vector as a matrix of one column; export makes a product and a sum of one with a vector."""
+    """Return a product with a vector as with a matrix of one column.
+
+    Export makes a product and a sum of one with a vector.
+    """
     if y.dim() != 1:
         return None
     if x.dim() == 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import Node
 
@@ -75,10 +76,7 @@ def _contracted(
         return _vector_dot(row, _matrix(y, others, [terms]), 0)
     rows = _matrix(x, [*kept, *summed], [-1, terms])
     columns = _matrix(y, [*others_kept, *others], [-1, terms])
-    if is_layer:
-        product = torch.nn.functional.linear(rows, columns)
-    else:
-        product = rows.mm(columns.t())
+    product = F.linear(rows, columns) if is_layer else rows.mm(columns.t())
     shape = [x.shape[dim] for dim in kept]
     for dim in others_kept:
         shape.append(y.shape[dim])

@@ -20,7 +20,7 @@ from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC, ARITHMETIC_OF_NODES
 from safe_arm.quantizer.spelled_cells import CELLS, TRAINED_CELLS
-from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
+from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS, PADDED_CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_kernels import KERNELS
 from safe_arm.quantizer.spelled_losses import LOSSES
@@ -34,9 +34,11 @@ from safe_arm.quantizer.spelled_views import VIEWS
 _FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
     **ARITHMETIC,
+    **CELLS,
     **FOLDS,
     **LOSSES,
     **NORMS,
+    **PADDED_CONVOLUTIONS,
     **POOLS,
     **PRODUCTS,
     **VIEWS,
@@ -45,7 +47,6 @@ _FUNCTIONS: dict[Any, Any] = {
 _WRITERS: dict[Any, Any] = {
     **ARITHMETIC_OF_NODES,
     **BATCH_NORMS,
-    **CELLS,
     **CONTRACTIONS,
     **CONVOLUTIONS,
     **KERNELS,
@@ -144,11 +145,11 @@ def _written(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> 
     """Write others before an operator and return their result or list of results; None if it is left alone."""
     target: Any = node.target
     write = Writer(node)
+    if target in writers:
+        return writers[target](write, *arguments_by_name(node).values())
     if target in functions:
         arguments = arguments_by_name(node).values()
         return write.compute(functions[target], list(arguments))
-    if target in writers:
-        return writers[target](write, *arguments_by_name(node).values())
     if op_name(node) in _COMPOSITES:
         return write.compute(target, node.args, node.kwargs, is_whole=False)
     return None
