@@ -33,8 +33,8 @@ def _rest(x: Tensor, beta: float = 1) -> Tensor:
 
 
 def _mish(x: Tensor) -> Tensor:
-    plus = x.relu() + _rest(x)
-    return x * plus.tanh()
+    rest = _rest(x)
+    return x * (x.relu() + rest).tanh()
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:
