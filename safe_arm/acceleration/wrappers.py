@@ -53,6 +53,13 @@ def _accelerating() -> Iterator[Patch]:
     )
     yield Patch(
         exported_program,
+        "_override_composite_implicit_decomp",
+        decompositions.overriding,
+        "Each trace registers some ten thousand kernels one by one.",
+        REVIEW,
+    )
+    yield Patch(
+        exported_program,
         "_populate_param_buffer_metadata_to_new_gm",
         signatures.looking_up,
         "Each trace builds tables of all parameters and buffers for each of them.",
