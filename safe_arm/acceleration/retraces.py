@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Proxy
-from torch.fx.immutable_collections import immutable_list
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.node import Target
 from torch.utils._pytree import tree_map_only
 
@@ -27,6 +27,7 @@ Call = Callable[[ExportPass, GraphModule], PassResult]
 #: Types of arguments that are what they are, in every graph.
 _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 _LISTS = (list, immutable_list)
+_DICTIONARIES = (dict, immutable_dict)
 #: The class that defines ``call``, through which every pass re-traces.
 BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
 
@@ -43,7 +44,7 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
 
 
 def taken_plainly(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap a tracer's making of a node's argument: numbers are taken as they are, and the value of a node is that node."""
+    """Wrap a tracer's making of a node's argument: numbers are taken as they are, the value of a node is that node."""
 
     def taken(a: Any) -> Any:
         kind = type(a)
@@ -72,8 +73,8 @@ def read(arguments: Any, attribute: str) -> Any:
         return arguments
     if kind is tuple or kind in _LISTS:
         return kind([read(each, attribute) for each in arguments])
-    if kind is dict:
-        return {name: read(each, attribute) for name, each in arguments.items()}
+    if kind in _DICTIONARIES:
+        return kind({name: read(each, attribute) for name, each in arguments.items()})
     return tree_map_only(ProxyValue, attrgetter(attribute), arguments)
 
 
@@ -110,7 +111,7 @@ def quickly(stock: Call) -> Call:
             self.tracer.set_metadata(proxy.node, value)
             return ProxyValue(value, proxy)
 
-        replaced = {"ExportInterpreter": ExportInterpreter}
+        replaced: dict[str, Any] = {"ExportInterpreter": ExportInterpreter}
         if own._fx is ExportPass._fx:
             replaced["_fx"] = trace
         with attributes_set(self, **replaced):

@@ -79,7 +79,7 @@ def tables_of_the_inputs(built, shortcut):
 
 
 def test_a_trace_that_takes_shortcuts_builds_one_table_of_each_kind(built):
-    assert tables_of_the_inputs(built, taking(whole_constants=True)) == 2
+    assert tables_of_the_inputs(built, taking(late_code=True)) == 2
     assert tables_of_the_inputs(built, nullcontext()) > 2
 
 
