@@ -38,11 +38,7 @@ def conv():
 
 #: By name, a rule, its layers and its example input.
 COMPUTED = {
-    "a part of an embedding": (
-        lambda m, x: m.l(x + m.p[:, :5]),
-        {"l": linear(), "p": parameter(1, 9, 8)},
-        SEQUENCE,
-    ),
+    "a part of an embedding": (lambda m, x: m.l(x + m.p[:, :5]), {"l": linear(), "p": parameter(1, 9, 8)}, SEQUENCE),
     "gains": (lambda m, x: m.l(x) * m.g.sigmoid(), {"l": linear(), "g": parameter(8)}, SEQUENCE),
     "a transposed weight": (lambda m, x: x @ m.w.t(), {"w": parameter(8, 8)}, SEQUENCE),
     "parts of a weight": (lambda m, x: F.linear(x, m.w[:4]) + F.linear(x, m.w[4:]), {"w": parameter(8, 8)}, SEQUENCE),
