@@ -4,7 +4,7 @@ import pytest
 from interpreter import ROOT
 
 from benchmarks.architectures import ARCHITECTURES
-from benchmarks.architectures.measure import POLICIES, PROFILES, results, rows_of
+from benchmarks.architectures.measure import POLICIES, results, rows_of
 from benchmarks.architectures.table import fewer_than_stock, is_silent, page
 
 RECORD = rows_of(ROOT / "tests" / "data" / "architectures-1.5.jsonl")
@@ -34,7 +34,6 @@ def test_the_page_is_the_record():
 
 @pytest.mark.architectures
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_an_architecture_is_right_under_both_policies(name, profile):
     for result in results(name, ARCHITECTURES[name](), profile, POLICIES):

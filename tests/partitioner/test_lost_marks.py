@@ -62,7 +62,6 @@ def test_export_loses_the_marks_and_ours_finds_all_of_them():
 
 
 @pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 hands no program on before it decomposes it")
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_delegates_two_of_them_exactly(profile):
     graph_modules = quantised(profile), quantised(profile, lambda m, x: m.conv(x).flatten(1))
     wrapped = Wrapped(*graph_modules)

@@ -48,7 +48,6 @@ def test_stock_s_delegate_gives_codes_for_a_float():
     assert stock_codes_apart(quantised(), image(), SPEC) > 20
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_is_exact_and_leaves_one_operator_on_the_cpu(profile):
     graph_module = quantised()
     manager, partitioner = lower_safely(graph_module, image(), tosa(profile), verify=True)

@@ -67,7 +67,6 @@ DEADLY = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", DEADLY)
 def test_stock_dies(name, profile):
     net, inputs, error, says, _, _ = DEADLY[name]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated
-from lowering import PROFILES, min_max, tosa
+from lowering import min_max, tosa
 from ratios import quantised
 from small import Lambda, Q
 from spelled import check_one_exact
@@ -70,7 +70,6 @@ def test_values_that_are_alike_do_not_differ_from_their_mean():
     assert float(net(x)[0, 12:].abs().max()) < step / 2
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(profile):
     """The mean of 48 whole numbers is in the middle of two eighths of a step in one row of six."""
     samples = [rows(48)]

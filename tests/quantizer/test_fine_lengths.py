@@ -103,7 +103,6 @@ def test_a_deviation_has_its_bits():
     assert ours > borders - 4
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", LENGTHS.values(), ids=LENGTHS)
 def test_the_one_delegate_is_exact(rule, profile):
     check_two_steps(rule, profile)

@@ -7,7 +7,7 @@ import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
-from lowering import HISTOGRAM, PROFILES, WIDE, tosa
+from lowering import HISTOGRAM, WIDE, tosa
 from ratios import quantised, ratio
 from rewriting import Rewriting
 from small import Lambda
@@ -59,7 +59,6 @@ def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
 
 
 @pytest.mark.parametrize("rule", [energy, spectrum], ids=["energy", "spectrum"])
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(rule, profile):
     graph = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
     check_one_exact(graph, SAMPLES[0], tosa(profile))

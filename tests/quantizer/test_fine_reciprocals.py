@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, PROFILES, targets, tosa
+from lowering import HISTOGRAM, targets, tosa
 from ratios import quantised, ratio, ratios
 from rewriting import Rewriting
 from small import Built, Lambda
@@ -62,7 +62,6 @@ def test_stock_loses_what_the_smallest_divisor_leaves_the_others_and_ours_does_n
     assert ours > borders - 0.5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
 def test_the_one_delegate_is_exact(pairs, profile):
     graph_module = quantised(quotient, quantizer_of(SafeTOSAQuantizer, profile), pairs)

@@ -70,7 +70,6 @@ def test_stock_loses_directions_and_ours_does_not():
     assert ours > borders - 0.5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("channels", [2, 4, 96])
 def test_the_one_delegate_is_exact(channels, profile):
     samples = [image(seed, channels) for seed in range(2)]

@@ -9,7 +9,7 @@ import pytest
 import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, PROFILES, by_one_call, lower_in_part, targets, tosa
+from lowering import HISTOGRAM, by_one_call, lower_in_part, targets, tosa
 from small import Lambda, image
 from stubborn import Stubborn, converted, exported, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
@@ -39,7 +39,6 @@ def test_stock_dies_while_calibrating(name):
         converted(Stubborn(NETS[name]), quantizer_of(TOSAQuantizer), ramp())
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_ours_is_exact(name, profile):
     quantizer = quantizer_of(SafeTOSAQuantizer, profile)

@@ -107,7 +107,6 @@ def test_stock_rounds_the_root_and_ours_does_not(name):
     assert ours > 11
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_one_delegate_is_exact(rule, profile):
     graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)

@@ -1,6 +1,5 @@
 """A negated value has the mirrored domain."""
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, tosa
@@ -30,7 +29,6 @@ def check_mirrored(before, after):
     assert after.zero_point == -1 - before.zero_point
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_mirrors_each_code(profile):
     quantised = quantize(NET, INPUTS, tosa(profile), config=HISTOGRAM)
     check_mirrored(*domains(quantised))

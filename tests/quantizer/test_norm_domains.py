@@ -35,7 +35,6 @@ def test_stock_loses_the_norm_to_padding_and_ours_does_not():
     assert ours > 32
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(profile):
     check_one_exact(quantize(NORM, PADDED, tosa(profile), config=HISTOGRAM), PADDED, tosa(profile))
 

@@ -114,7 +114,6 @@ def check_exact(rule, samples, others, profile=PROFILES[0]):
     assert codes_apart(manager, graph_module, samples[0], *others) == 0
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ["weight and bias", "instances", "root mean square", "large epsilon"])
 def test_the_one_delegate_is_exact_for_other_rows_too(name, profile):
     rule, shape = NORMS[name]

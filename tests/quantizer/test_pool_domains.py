@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, changes
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_safely, targets, tosa
+from lowering import HISTOGRAM, WIDE, lower_safely, targets, tosa
 from proving import quantized
 from ratios import quantised, ratio, ratio_of_rounded_borders, ratios
 from small import Lambda
@@ -39,7 +39,6 @@ def test_stock_loses_five_decibels_in_the_domain_of_the_input_and_ours_none(pool
     assert ours > borders - 0.5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
 def test_the_one_delegate_is_exact(pool, profile):
     graph_module = quantized(Lambda(pool), IMAGES[0], profile)

@@ -27,7 +27,6 @@ def test_stock_rounds_distances_again():
     assert domain_of(quantised, _ATEN.sub.Tensor).scale != domain_of(quantised, _ATEN.amax.default).scale
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_distances_are_whole_steps_of_the_scores(profile):
     quantised = quantize(SOFTMAX, INPUTS, tosa(profile))
     before, distance = domain_of(quantised, _ATEN.mul.Tensor), domain_of(quantised, _ATEN.sub.Tensor)

@@ -159,7 +159,6 @@ def test_stock_forgets_a_state(rule):
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", [*FORGOTTEN, assigned, swapped, exchanged, scalar])
 def test_ours_carries_it_on(rule, profile):
     """To the codes of the quantised graph, and that within six roundings of at most 0.008 of the net."""
