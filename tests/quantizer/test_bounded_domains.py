@@ -77,11 +77,10 @@ def test_a_trained_net_keeps_stocks_domain():
     assert any(getattr(each, "scale", None) == 2 / 256 for each in model.modules())
 
 
-def test_the_near_miss_is_left_alone():
-    model = annotated(Lambda(lambda m, x: (x.asinh(), x.atan())), quantizer_of(TOSAQuantizer), POSITIVE)
-    assert annotates_no_more(observe_between_bounds, model)
-
-
-def test_twice_equals_once():
-    model = annotated(Lambda(lambda m, x: x.asin() + x), quantizer_of(SafeTOSAQuantizer), POSITIVE)
-    assert annotates_no_more(observe_between_bounds, model)
+def test_the_near_miss_is_left_alone_and_twice_equals_once():
+    near, rule = lambda m, x: (x.asinh(), x.atan()), lambda m, x: x.asin() + x
+    for model in (
+        annotated(Lambda(near), quantizer_of(TOSAQuantizer), POSITIVE),
+        annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), POSITIVE),
+    ):
+        assert annotates_no_more(observe_between_bounds, model)

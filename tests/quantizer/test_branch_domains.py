@@ -3,10 +3,10 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import annotated, annotates_no_more, quantised_whole
-from lowering import codes_apart, lower, lower_in_part, lower_safely, tosa
+from lowering import lower_in_part, stock_codes_apart, tosa
 from small import Built, Lambda, Q
+from spelled import check_one_exact
 from stubborn import quantizer_of
 from torch._higher_order_ops.while_loop import while_loop
 
@@ -70,15 +70,12 @@ def test_stock_loses_the_operand_beside_the_result_and_ours_does_not(rule, profi
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_on_the_device_it_is_one_exact_delegate(rule):
-    _, partitioner = lower_safely(graph_of(rule, ON_DEVICE), SAMPLES[0], tosa(ON_DEVICE), verify=True)
-    assert partitioner.report.fallbacks == ()
-    assert [each.exact for each in partitioner.report.verifications] == [True]
+    check_one_exact(graph_of(rule, ON_DEVICE), SAMPLES[0], tosa(ON_DEVICE))
 
 
 def test_stock_s_partitioner_computes_it_too():
     graph_module = graph_of(of_two, ON_DEVICE)
-    manager = lower(graph_module, SAMPLES[0], TOSAPartitioner(tosa(ON_DEVICE)))
-    assert codes_apart(manager, graph_module, *SAMPLES[:2]) == 0
+    assert stock_codes_apart(graph_module, SAMPLES[0], tosa(ON_DEVICE), *SAMPLES[:2]) == 0
 
 
 def test_on_the_cpu_branches_and_the_rest_are_delegated_and_exact():

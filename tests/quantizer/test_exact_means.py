@@ -4,10 +4,9 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated
-from lowering import min_max, tosa
-from ratios import quantised
+from lowering import min_max
+from ratios import ours_exactly, quantised
 from small import Lambda, Q
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
@@ -72,8 +71,7 @@ def test_values_that_are_alike_do_not_differ_from_their_mean():
 
 def test_the_one_delegate_is_exact(profile):
     """The mean of 48 whole numbers is in the middle of two eighths of a step in one row of six."""
-    samples = [rows(48)]
-    check_one_exact(quantised(centred, quantizer_of(SafeTOSAQuantizer, profile), samples), samples[0], tosa(profile))
+    ours_exactly(centred, [rows(48)], profile)
 
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)

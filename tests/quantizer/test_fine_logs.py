@@ -4,17 +4,15 @@ from typing import ClassVar
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
-from lowering import HISTOGRAM, WIDE, tosa
-from ratios import quantised, ratio
+from lowering import WIDE
+from ratios import for_ethos_u, ours_exactly, quantised, ratio
 from rewriting import Rewriting
 from small import Lambda
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_logs import refine_logs
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -60,8 +58,7 @@ def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
 
 @pytest.mark.parametrize("rule", [energy, spectrum], ids=["energy", "spectrum"])
 def test_the_one_delegate_is_exact(rule, profile):
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
-    check_one_exact(graph, SAMPLES[0], tosa(profile))
+    ours_exactly(rule, SAMPLES, profile)
 
 
 def test_silence_is_the_lowest_value_and_louder_is_never_less():
@@ -99,11 +96,7 @@ def test_16_bits_have_steps_enough(rule):
     assert ratio(graph, rule, SAMPLES) > 40
 
 
-def test_an_ethos_u_computes_it_in_one_step():
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec("ethos-u55-128")).set_global(HISTOGRAM)
-    assert roots(quantised(energy, quantizer, SAMPLES)) == 0
-
-
-def test_training_computes_it_in_one_step():
+def test_an_ethos_u_and_training_compute_it_in_one_step():
+    assert roots(quantised(energy, for_ethos_u("ethos-u55-128"), SAMPLES)) == 0
     quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
     assert roots(quantised_whole(quantizer, Lambda(energy), SAMPLES, is_qat=True)) == 0

@@ -2,15 +2,13 @@
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, tosa
-from ratios import quantised, ratio, ratios
+from lowering import HISTOGRAM
+from ratios import exactly_on, for_ethos_u, ours_exactly, quantised, ratio, ratios
 from small import Lambda
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
 from safe_arm.quantizer.fine_sums import ExponentialSumObserver
 
@@ -52,24 +50,13 @@ def test_rows_less_sure_than_those_calibrated_are_placed_as_well():
     assert ratio(graph_module, place, flatter) > 29
 
 
-@pytest.mark.parametrize("profile", ["TOSA-1.0+INT", "TOSA-1.0+INT+FP"])
 def test_the_one_delegate_is_exact(profile):
-    graph_module = quantised(softmax, quantizer_of(SafeTOSAQuantizer, profile), ROWS)
-    assert reciprocals(graph_module) == 2
-    check_one_exact(graph_module, ROWS[0], tosa(profile))
+    assert reciprocals(ours_exactly(softmax, ROWS, profile)) == 2
 
 
-def test_an_ethos_u55_computes_it_exactly():
-    spec = EthosUCompileSpec("ethos-u55-128")
-    graph_module = quantised(softmax, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), ROWS)
-    assert reciprocals(graph_module) == 2
-    check_one_exact(graph_module, ROWS[0], spec)
-
-
-def test_an_ethos_u85_keeps_its_operators():
-    spec = EthosUCompileSpec("ethos-u85-256")
-    graph_module = quantised(softmax, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), ROWS)
-    assert reciprocals(graph_module) == 1
+def test_an_ethos_u55_computes_it_exactly_and_an_ethos_u85_keeps_its_operators():
+    assert reciprocals(exactly_on("ethos-u55-128", softmax, ROWS)) == 2
+    assert reciprocals(quantised(softmax, for_ethos_u("ethos-u85-256"), ROWS)) == 1
 
 
 NEAR_MISSES = {

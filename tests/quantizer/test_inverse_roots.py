@@ -5,16 +5,15 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_in_part, quantize, targets, tosa
-from ratios import quantised, ratio, ratios
+from lowering import WIDE, lower_in_part, quantize, targets, tosa
+from ratios import exactly_on, ours_exactly, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 
@@ -109,25 +108,17 @@ def test_stock_rounds_the_root_and_ours_does_not(name):
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_one_delegate_is_exact(rule, profile):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
-    assert "reciprocal" not in targets(graph_module)
-    check_one_exact(graph_module, SAMPLES[0], tosa(profile))
+    assert "reciprocal" not in targets(ours_exactly(rule, SAMPLES, profile))
 
 
 @pytest.mark.parametrize("rule", BESIDE.values(), ids=BESIDE)
 def test_it_is_exact_beside_other_values(rule):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[:2])
-    assert targets(graph_module).count("rsqrt") >= 2
-    check_one_exact(graph_module, SAMPLES[0], tosa(PROFILES[0]))
+    assert targets(ours_exactly(rule, SAMPLES[:2])).count("rsqrt") >= 2
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_ethos_u_computes_it_exactly(target):
-    spec = EthosUCompileSpec(target)
+def test_ethos_u_computes_it_exactly(ethos_u):
     rule = RULES["unit length"]
-    graph_module = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
-    assert ratio(graph_module, rule, SAMPLES) > 19
-    check_one_exact(graph_module, SAMPLES[0], spec)
+    assert ratio(exactly_on(ethos_u, rule, SAMPLES), rule, SAMPLES) > 19
 
 
 @pytest.mark.filterwarnings("ignore:demoted from")
@@ -143,9 +134,7 @@ def test_16_bits_have_the_bound_in_the_domain_of_the_sum():
 
 
 def test_rows_of_zeros_stay_so():
-    graph_module = quantised(RULES["unit length"], quantizer_of(SafeTOSAQuantizer), [NONE])
-    assert not graph_module(*NONE)[:, 12:].any()
-    check_one_exact(graph_module, NONE, tosa(PROFILES[0]))
+    assert not ours_exactly(RULES["unit length"], [NONE])(*NONE)[:, 12:].any()
 
 
 def test_another_maximum_keeps_its_annotation():

@@ -3,22 +3,20 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, lower_safely, min_max, targets, tosa
-from ratios import quantised
+from lowering import PROFILES, WIDE, codes_apart, lower, lower_safely, min_max, targets, tosa
+from ratios import for_ethos_u, quantised
 from small import Lambda, Q
 from stubborn import calibrated, exported, quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.norm_roots import keep_norm_roots, write_norm_roots
 from safe_arm.verification.double import evaluate_in_double
 
 WEIGHT = torch.linspace(-1.5, 1.5, 48)
 BIAS = torch.linspace(1, -1, 48)
-WIDE = torch.linspace(0.5, 1.5, 2048)
 
 
 def rms(x, eps=1e-6):
@@ -33,7 +31,7 @@ NORMS = {
     "rank 4": (lambda m, x: F.layer_norm(x, (48,), WEIGHT, BIAS), (2, 3, 4, 48)),
     "two dimensions": (lambda m, x: F.layer_norm(x, (4, 12), WEIGHT.view(4, 12)), (2, 12, 4, 12)),
     "large epsilon": (lambda m, x: F.layer_norm(x, (48,), WEIGHT, BIAS, eps=900.0), (2, 12, 48)),
-    "wide": (lambda m, x: F.layer_norm(x, (2048,), WIDE), (1, 4, 2048)),
+    "wide": (lambda m, x: F.layer_norm(x, (2048,), torch.linspace(0.5, 1.5, 2048)), (1, 4, 2048)),
     "no power of two": (lambda m, x: F.layer_norm(x, (768,)), (1, 8, 768)),
     "groups": (lambda m, x: F.group_norm(x, 4, WEIGHT[:8], BIAS[:8]), (2, 8, 4, 8)),
     "instances": (lambda m, x: F.instance_norm(x), (2, 8, 4, 8)),
@@ -114,6 +112,7 @@ def check_exact(rule, samples, others, profile=PROFILES[0]):
     assert codes_apart(manager, graph_module, samples[0], *others) == 0
 
 
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ["weight and bias", "instances", "root mean square", "large epsilon"])
 def test_the_one_delegate_is_exact_for_other_rows_too(name, profile):
     rule, shape = NORMS[name]
@@ -182,22 +181,17 @@ def test_the_near_miss_keeps_one_step(rule):
     assert roots_of(rule, quantizer_of(SafeTOSAQuantizer), rows(0, (2, 12, 48))) == 1
 
 
-@pytest.mark.parametrize(("target", "steps"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
-def test_on_ethos_u85_it_is_one_step(target, steps):
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == steps
-
-
-def test_in_training_it_is_one_step():
-    """An inverse root of code 0, which a correction would multiply, has no gradient."""
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == 1
-
-
-def test_of_16_bits_it_is_one_step():
-    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
-    quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == 1
+def test_on_an_ethos_u85_of_16_bits_and_in_training_it_is_one_step():
+    """In training, an inverse root of code 0, which a correction would multiply, has no gradient."""
+    quantizers = {
+        "U85": for_ethos_u("ethos-u85-256"),
+        "training": quantizer_of(SafeTOSAQuantizer, is_qat=True),
+        "16 bits": quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT+int16", config=WIDE),
+        "U55": for_ethos_u("ethos-u55-128"),
+    }
+    rule, shape = NORMS["weight"]
+    found = {name: roots_of(rule, quantizer, rows(0, shape)) for name, quantizer in quantizers.items()}
+    assert found == {"U85": 1, "training": 1, "16 bits": 1, "U55": 2}
 
 
 def test_twice_equals_once():

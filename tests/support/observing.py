@@ -1,6 +1,8 @@
 """Steps that exchange observers before they are inserted, watched while a rule is quantised."""
 
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
+from ratios import ratio
 from small import Built, Lambda
 from stubborn import prepare, quantizer_of
 from torch import nn, ones
@@ -24,6 +26,11 @@ def exchanges(monkeypatch, step, rule, samples, **how):
     monkeypatch.setattr(guarded_observers, step.__name__, watched)
     quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=how.get("is_qat", False)), Lambda(rule), samples, **how)
     return found
+
+
+def trained_ratios(rule, samples):
+    """The ratios of stock and of ours, trained."""
+    return [ratio(trained(each, rule, samples), rule, samples) for each in (TOSAQuantizer, SafeTOSAQuantizer)]
 
 
 def trained(quantizer_class, rule, samples):

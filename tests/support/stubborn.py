@@ -4,8 +4,10 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from lowering import PROFILES, is_safe, min_max, tosa
+from small import Built
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 from safe_arm.core.island import op_name
 
@@ -78,6 +80,17 @@ def transformed(net, quantizer_class, inputs, **how):
 def prepare(net, quantizer, inputs, is_qat=False):
     model = exported(net, inputs, check_guards=is_safe(quantizer))
     return (prepare_qat_pt2e if is_qat else prepare_pt2e)(model, quantizer)
+
+
+def check_trained(rule, x, parameter, rtol, atol):
+    """Check that the parameter of a rule has the gradient of the float net while quantisation is trained for."""
+    net = Built(rule, parameter=nn.Parameter(parameter.clone()))
+    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    model(x)
+    for each in (model, net):
+        each(x).sum().backward()
+    (trained,) = model.parameters()
+    torch.testing.assert_close(trained.grad, net.parameter.grad, rtol=rtol, atol=atol)
 
 
 def calibrated(model, quantizer, samples):
