@@ -114,6 +114,20 @@ def lower_safely(graph_module, inputs, spec, *checks, **options):
     return lower(graph_module, inputs, partitioner), partitioner
 
 
+def computed_by(partitioner, net, inputs):
+    """What a net gives that a partitioner lowered."""
+    return run_lowered(lower(net, inputs, partitioner).exported_program(), inputs)
+
+
+def corrected(correction, issue, net, inputs, spec, verify=False):
+    """What a net gives that ours lowered: nothing of it stays on the CPU, and one correction was applied."""
+    partitioner = SafeArmPartitioner(spec, verify=verify)
+    values = computed_by(partitioner, net, inputs)
+    assert partitioner.report.fallbacks == ()
+    assert {(each.correction, each.issue) for each in partitioner.report.applied} == {(correction, issue)}
+    return values
+
+
 def lower_exactly(graph_module, spec, *samples, **options):
     """Lower with our partitioner, which is returned; nothing stays on the CPU, and no code of any sample is off."""
     manager, partitioner = lower_safely(graph_module, samples[0], spec, **options)
