@@ -161,11 +161,8 @@ def test_names_say_what_they_are():
     assert found == set()
 
 
-def test_the_picture_of_the_layers_is_the_contract():
+def test_the_picture_of_the_layers_and_the_page_of_the_modules_are_current():
     assert layers.written() == layers.chart(), "python tools/layers.py --write"
-
-
-def test_the_page_of_the_modules_has_their_first_sentences():
     assert modules.PAGE.read_text() == modules.page(), "python tools/modules.py --write"
 
 

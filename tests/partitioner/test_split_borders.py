@@ -70,11 +70,8 @@ def test_any_other_is_left_alone(given):
     assert tags_after(*given) == given
 
 
-def test_behind_another_operator_it_is_left_alone():
+def test_behind_another_operator_and_of_floats_it_is_left_alone():
     given = ("one", "one", None, "two")
     assert tags_after(*given, source=torch.ops.aten.select.int) == given
-
-
-def test_a_split_of_floats_is_left_alone():
     given = ("one", "one", "two", "two")
     assert tags_after(*given, is_of_codes=False) == given

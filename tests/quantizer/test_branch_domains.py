@@ -88,7 +88,7 @@ def test_on_the_cpu_neither_operands_nor_weights_are_rounded():
     layer = torch.nn.Conv2d(4, 4, 1)
     net = Built(lambda m, x: torch.cond(x.sum() > 96, m.layer, torch.relu, (x.tanh(),)), layer=layer)
     with torch.no_grad():
-        graph_module = quantised_whole(quantizer_of(SafeTOSAQuantizer, ON_CPU), net, SAMPLES)
+        graph_module = quantised_whole(quantizer_of(profile=ON_CPU), net, SAMPLES)
     (condition,) = graph_module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
     assert [operand.target for operand in condition.args[3][1:]] == ["layer.bias", "layer.weight"]
     assert [source.target for source in condition.args[3][0].all_input_nodes] == [Q]  # of the tanh
@@ -106,5 +106,5 @@ def test_the_near_miss_a_loop_is_as_stock_annotates_it(profile):
 
 @pytest.mark.parametrize(("rule", "profile"), PAIRS)
 def test_twice_equals_once(rule, profile):
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer, profile), SAMPLES[0])
+    model = annotated(Lambda(rule), quantizer_of(profile=profile), SAMPLES[0])
     assert annotates_no_more(lambda graph: free_branch_domains(graph, profile == ON_DEVICE), model)

@@ -13,14 +13,13 @@ from small import Lambda, image
 from stubborn import calibrated, exported, prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
 
 NET = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 
 
 def quantizer(config=None, profile=PROFILES[0]):
-    return quantizer_of(SafeTOSAQuantizer, profile, config=config)
+    return quantizer_of(profile=profile, config=config)
 
 
 def told(work):

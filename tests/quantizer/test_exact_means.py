@@ -64,7 +64,7 @@ def test_stock_rounds_the_mean_and_ours_does_not(width):
 
 def test_values_that_are_alike_do_not_differ_from_their_mean():
     (x,) = rows(768)
-    net = quantised(centred, quantizer_of(SafeTOSAQuantizer, config=min_max()), [(x,)])
+    net = quantised(centred, quantizer_of(config=min_max()), [(x,)])
     step = [node.args[1] for node in net.graph.find_nodes(op="call_function", target=Q)][-1]
     assert float(net(x)[0, 12:].abs().max()) < step / 2
 
@@ -76,10 +76,10 @@ def test_the_one_delegate_is_exact(profile):
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_is_no_such_mean(rule):
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), rows(48))
+    model = annotated(Lambda(rule), quantizer_of(), rows(48))
     assert not any(" sub" in str(node) for node in means_that_fit(model))
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(centred), quantizer_of(SafeTOSAQuantizer), rows(48))
+    model = annotated(Lambda(centred), quantizer_of(), rows(48))
     assert means_that_fit(model) == {}

@@ -8,7 +8,6 @@ from ratios import for_ethos_u, ours_exactly, quantised, ratios
 from small import Lambda, Q
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.exact_products import keep_products_exact
 
 TOKENS = [torch.randn(2, 2, 64, 8, generator=torch.Generator().manual_seed(seed)).unbind() for seed in range(16)]
@@ -53,7 +52,7 @@ def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
     def rule(m, x, y):
         return F.layer_norm(x.flatten(1), (512,)) + 0 * y.flatten(1)
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
     steps = [spec.derive_qparams_fn.keywords["steps"] for spec in specs]
     assert steps == [8, 8]  # 512 squares of 255 * 8 + 1 fit 32 bits.
@@ -80,13 +79,13 @@ def test_a_norm_of_a_product_subtracts_the_mean_exactly_too():
     def rule(m, x, y):
         return F.layer_norm(x * y, (8,))
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     assert [name for name in wide(model) if name.startswith("sub")] == ["sub", "sub_1"]
 
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
-    assert wide(annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])) == []
+    assert wide(annotated(Lambda(rule), quantizer_of(), TOKENS[0])) == []
 
 
 def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
@@ -96,13 +95,13 @@ def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
         apart = x - y
         return (apart * apart).sum(-1)
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     assert [name for name in wide(model) if name.startswith("sub")] == []
     assert len(wide(model)) == 2
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(REDUCED["cosine similarity"][0]), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(REDUCED["cosine similarity"][0]), quantizer_of(), TOKENS[0])
     assert wide(model)
     assert annotates_no_more(keep_products_exact, model)
 
@@ -112,6 +111,6 @@ def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
         apart = x - x.mean((1, 2), keepdim=True)
         return (apart * apart).sum((1, 2)) + 0 * y.amax((1, 2))
 
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), TOKENS).graph
+    graph = quantised(rule, quantizer_of(), TOKENS).graph
     scales = {node.args[0].name: node.args[1] for node in graph.find_nodes(op="call_function", target=Q)}
     assert scales["x"] / scales["sub"] == pytest.approx(8)  # 512 squares of 255 * 8 + 1 fit, of 9 not.

@@ -11,7 +11,6 @@ from small import Lambda
 from stubborn import prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.extreme_domains import ExtremeObserver, leave_masks_out
 
 LENGTH = 12
@@ -46,7 +45,7 @@ def test_the_places_of_maxima_are_kept(dim):
     def rule(m, x, keep):
         return (x * 2 + (1 - keep) * -1e4).argmax(dim)
 
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    ours = quantised(rule, quantizer_of(), SAMPLES)
     same = [float((ours(*each) == rule(None, *each)).float().mean()) for each in SAMPLES]
     assert sum(same) / len(same) > 0.9
 
@@ -60,7 +59,7 @@ def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one(
     def rule(m, x, keep):
         return (x * 2 + (1 - keep.transpose(1, 2)[..., :8]) * -40.0).amax(1)
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 35
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 35
 
 
 def test_values_that_are_not_far_are_observed_as_they_are():
@@ -85,7 +84,7 @@ def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
 
 def test_a_prepared_net_is_copied_without_its_graph():
     rule = MASKS["moved"]
-    prepared = prepare(Lambda(rule), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    prepared = prepare(Lambda(rule), quantizer_of(), SAMPLES[0])
     copied = copy.deepcopy(prepared)
     for each in SAMPLES:
         copied(*each)

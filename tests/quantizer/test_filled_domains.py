@@ -8,7 +8,6 @@ from observing import exchanges, trained_ratios
 from ratios import both, both_ratios, exactly_on, ours_exactly, quantised, ratio
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.filled_domains import leave_fills_out
 
 SAMPLES = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
@@ -99,7 +98,7 @@ def test_the_one_delegate_is_exact():
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(filled_as(["minus infinity", "masked_fill"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(filled_as(["minus infinity", "masked_fill"]), quantizer_of(), SAMPLES)
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
@@ -109,7 +108,7 @@ def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one(
     def rule(m, x):
         return x[0].masked_fill(~kept(x), -30.0).amax(2)
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 40
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 40
 
 
 def test_so_is_that_of_an_ethos_u(ethos_u):
@@ -120,7 +119,7 @@ def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
     def rule(m, x):
         return same(-20.0)(m, x - 21)
 
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    ours = quantised(rule, quantizer_of(), SAMPLES)
     assert ratio(ours, rule, SAMPLES) > 35
 
 

@@ -12,7 +12,6 @@ from small import Lambda
 from stubborn import check_trained, quantizer_of
 from torchao.quantization.pt2e import MinMaxObserver
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.fine_lengths import _of_correction, _of_unit, keep_lengths_fine, refine_lengths
@@ -153,7 +152,7 @@ def test_a_length_below_all_that_was_seen_is_within_four_codes():
 
 
 def test_a_vector_of_zeros_has_length_0():
-    graph_module = quantised(LENGTHS["norm"], quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph_module = quantised(LENGTHS["norm"], quantizer_of(), SAMPLES)
     assert graph_module(*SAMPLES[0])[0, 0] == 0
 
 
@@ -191,7 +190,7 @@ def test_16_bits_are_computed_in_one_step(rule):
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(LENGTHS["a mean, more a number"]), quantizer_of(SafeTOSAQuantizer), rows(0))
+    model = annotated(Lambda(LENGTHS["a mean, more a number"]), quantizer_of(), rows(0))
     assert targets(model).count("rsqrt") == 2
     assert annotates_no_more(keep_lengths_fine, model)
 

@@ -12,7 +12,6 @@ from rewriting import Rewriting
 from small import Lambda
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_logs import refine_logs
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -51,7 +50,7 @@ def roots(graph_module):
 @pytest.mark.parametrize(("rule", "stock", "ours"), LOGARITHMS.values(), ids=LOGARITHMS)
 def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
     assert ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES) < stock
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     assert ratio(graph, rule, SAMPLES) > ours
     assert roots(graph) == 1
 
@@ -62,7 +61,7 @@ def test_the_one_delegate_is_exact(rule, profile):
 
 
 def test_silence_is_the_lowest_value_and_louder_is_never_less():
-    graph = quantised(energy, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(energy, quantizer_of(), SAMPLES)
     loudness = torch.linspace(0, 1, 12)[:, None]
     result = graph(torch.ones(1, 12, 32) * loudness)
     assert bool(result.isfinite().all())
@@ -89,7 +88,7 @@ class TestLogarithms(Rewriting):
 @pytest.mark.parametrize("rule", [energy, lambda m, x: energy(m, x).view(3, 4)], ids=["alone", "before a view"])
 def test_16_bits_have_steps_enough(rule):
     """What was written is taken back."""
-    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT+int16", config=WIDE)
+    quantizer = quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE)
     graph = quantised(rule, quantizer, SAMPLES)
     assert roots(graph) == 0
     assert len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.log.default)) == 1
@@ -98,5 +97,5 @@ def test_16_bits_have_steps_enough(rule):
 
 def test_an_ethos_u_and_training_compute_it_in_one_step():
     assert roots(quantised(energy, for_ethos_u("ethos-u55-128"), SAMPLES)) == 0
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     assert roots(quantised_whole(quantizer, Lambda(energy), SAMPLES, is_qat=True)) == 0

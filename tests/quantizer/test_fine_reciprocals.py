@@ -11,7 +11,6 @@ from rewriting import Rewriting
 from small import Lambda
 from stubborn import check_trained, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
 
 
@@ -77,13 +76,13 @@ def test_a_row_of_zeros_spoils_no_other():
     rows = torch.rand(1, 8, 16, generator=torch.Generator().manual_seed(0))
     rows[0, 0] = 0
     with pytest.warns(UserWarning, match="include NaN"):
-        graph_module = quantised(shares, quantizer_of(SafeTOSAQuantizer), [(rows,)])
+        graph_module = quantised(shares, quantizer_of(), [(rows,)])
     wanted = shares(None, rows)[:, 1:]
     assert (graph_module(rows)[:, 1:] - wanted).abs().max() <= 1.5 * wanted.max() / 255  # codes
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(quotient), quantizer_of(SafeTOSAQuantizer), pair(0))
+    model = annotated(Lambda(quotient), quantizer_of(), pair(0))
     assert targets(model).count("reciprocal") == 2
     assert not changes(refine_reciprocals, model)
     assert annotates_no_more(keep_reciprocals_fine, model)

@@ -12,7 +12,6 @@ from rewriting import Rewriting
 from small import Lambda
 from stubborn import check_trained, exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_roots import keep_roots_fine, refine_root
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -81,7 +80,7 @@ def test_it_is_exact_for_inputs_that_were_not_calibrated():
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(unit), quantizer_of(SafeTOSAQuantizer), image(0))
+    model = annotated(Lambda(unit), quantizer_of(), image(0))
     assert targets(model).count("rsqrt") == 2
     assert annotates_no_more(keep_roots_fine, model)
 

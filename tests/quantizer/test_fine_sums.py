@@ -8,7 +8,6 @@ from ratios import exactly_on, for_ethos_u, ours_exactly, quantised, ratio, rati
 from small import Lambda
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
 from safe_arm.quantizer.fine_sums import ExponentialSumObserver
 
@@ -45,7 +44,7 @@ def test_stock_misplaces_what_it_finds_and_ours_does_not():
 
 
 def test_rows_less_sure_than_those_calibrated_are_placed_as_well():
-    graph_module = quantised(place, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), ROWS)
+    graph_module = quantised(place, quantizer_of(config=HISTOGRAM), ROWS)
     flatter = [rows(seed, flattest=0.3) for seed in range(100, 104)]
     assert ratio(graph_module, place, flatter) > 29
 
@@ -67,7 +66,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_others_keep_their_operators(rule):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), ROWS[:1])
+    graph_module = quantised(rule, quantizer_of(), ROWS[:1])
     assert reciprocals(graph_module) == 1
 
 
@@ -85,6 +84,6 @@ def test_the_domain_of_a_sum_ends_at_its_number_of_terms():
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(softmax), quantizer_of(SafeTOSAQuantizer), ROWS[0])
+    model = annotated(Lambda(softmax), quantizer_of(), ROWS[0])
     assert not changes(refine_reciprocals, model)
     assert annotates_no_more(keep_reciprocals_fine, model)

@@ -13,7 +13,7 @@ from lowering import PROFILES, quantize, targets, tosa
 from rewriting import Correcting
 from small import Lambda
 from stateful import Stateful, assigned
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, trainable
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -182,7 +182,7 @@ def test_how_many_batches_a_norm_has_seen_is_left_alone():
     inputs = (torch.randn((2, 3, 8, 8), generator=torch.Generator().manual_seed(0)),)
     graphs = []
     for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
-        prepared = prepare(copy.deepcopy(net), quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+        prepared = trainable(copy.deepcopy(net), inputs, quantizer_class)
         prepared(*inputs)
         graphs.append(convert_pt2e(prepared))
     assert targets(graphs[0]) == targets(graphs[1])

@@ -13,7 +13,6 @@ from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 
@@ -137,14 +136,11 @@ def test_rows_of_zeros_stay_so():
     assert not ours_exactly(RULES["unit length"], [NONE])(*NONE)[:, 12:].any()
 
 
-def test_another_maximum_keeps_its_annotation():
+def test_another_maximum_keeps_its_annotation_and_twice_equals_once():
     rule = Lambda(lambda m, x: torch.maximum((x * x).sum(-1, True), torch.tensor([[[0.5]]])) + x)
-    model = annotated(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    model = annotated(rule, quantizer_of(), SAMPLES[0])
     assert annotates_no_more(keep_bounds, model)
-
-
-def test_twice_equals_once():
-    model = annotated(Lambda(RULES["unit length"]), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    model = annotated(Lambda(RULES["unit length"]), quantizer_of(), SAMPLES[0])
     assert annotates_no_more(keep_bounds, model)
     again = exported(Lambda(RULES["unit length"]), SAMPLES[0])
-    assert "maximum" in targets(quantizer_of(SafeTOSAQuantizer).transform_for_annotation(again))
+    assert "maximum" in targets(quantizer_of().transform_for_annotation(again))

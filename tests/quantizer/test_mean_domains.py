@@ -73,7 +73,7 @@ def test_the_near_miss_keeps_its_observer(rule):
 
 
 def test_twice_equals_once():
-    assert annotates_no_more(leave_room_for_means, annotated(NORM, quantizer_of(SafeTOSAQuantizer), ROWS[0]))
+    assert annotates_no_more(leave_room_for_means, annotated(NORM, quantizer_of(), ROWS[0]))
 
 
 def softmax(m, x):

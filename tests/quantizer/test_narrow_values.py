@@ -9,7 +9,6 @@ from lowering import WIDE
 from small import Lambda
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
 
 HALF = Lambda(lambda m, x: x * 0.5)
@@ -30,7 +29,7 @@ def told_of(make, net=HALF, config=None, profile="TOSA-1.0+INT"):
     samples = [(make(number),) for number in range(8)]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        quantised_whole(quantizer_of(SafeTOSAQuantizer, profile, config=config), net, samples)
+        quantised_whole(quantizer_of(profile=profile, config=config), net, samples)
     return [str(each.message) for each in said if issubclass(each.category, DoubtfulInputWarning)]
 
 

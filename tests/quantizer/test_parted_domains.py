@@ -126,7 +126,7 @@ def test_two_joins_of_one_value_have_a_domain_each():
 
 @pytest.mark.parametrize("rule", [lambda m, x: (x - 0.5).sign(), lambda m, x: torch.where(x > 0.5, x, (x < 0.2) * x)])
 def test_a_value_that_two_comparisons_read_keeps_its_range(rule):
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     assert codes_off(graph, rule, SAMPLES[0]) <= 1
 
 
@@ -148,7 +148,7 @@ def test_the_one_delegate_is_exact():
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(joined_by(["a stack", "where"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(joined_by(["a stack", "where"]), quantizer_of(), SAMPLES)
     assert requantised(graph) == 2
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
@@ -160,10 +160,10 @@ def test_so_is_that_of_an_ethos_u(ethos_u):
 
 def unparted(monkeypatch, rule, **how):
     """A graph whose joined values have one domain, and the one that ours makes."""
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES)
+    ours = quantised(rule, quantizer_of(**how), SAMPLES)
     with monkeypatch.context() as patched:
         patched.setattr(guarded_observers, "part_domains", lambda observers: None)
-        return quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES), ours
+        return quantised(rule, quantizer_of(**how), SAMPLES), ours
 
 
 def test_what_is_joined_has_the_codes_that_it_had(monkeypatch):
@@ -215,7 +215,7 @@ def test_training_is_as_it_was(monkeypatch):
 def test_an_observer_that_fails_leaves_both_sides_float():
     """The second sample has a NaN."""
     samples = [SAMPLES[0], (SAMPLES[1][0].log() * 0 / 0,)]
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     with pytest.warns(UserWarning, match="NaN"):
         graph = quantised(lambda m, x: beside(JOINS["a concatenation"])(m, x + 1), quantizer, samples)
     left = {each.op for each in quantizer.left_float}

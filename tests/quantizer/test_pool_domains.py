@@ -12,7 +12,6 @@ from small import Lambda
 from spelled import check_one_exact
 from stubborn import converted, exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.pool_domains import convolve_pools
 
 IMAGES = [(torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
@@ -60,7 +59,7 @@ def test_ethos_u_keeps_large_windows_as_pools(side, name):
 
 @pytest.mark.parametrize("pool", KEPT.values(), ids=KEPT)
 def test_a_window_of_changing_size_stays_a_pool(pool):
-    ours = converted(Lambda(pool), quantizer_of(SafeTOSAQuantizer), IMAGES[0])
+    ours = converted(Lambda(pool), quantizer_of(), IMAGES[0])
     stock = converted(Lambda(pool), quantizer_of(TOSAQuantizer), IMAGES[0])
     assert str(ours.graph) == str(stock.graph)
 
@@ -68,12 +67,12 @@ def test_a_window_of_changing_size_stays_a_pool(pool):
 def test_a_pool_that_is_not_quantised_or_of_16_bits_stays_one():
     model = exported(Lambda(POOLS["windows"]), IMAGES[0])
     convolve_pools(model)
-    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT+int16", config=WIDE)
+    quantizer = quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE)
     for each in (model, quantised(POOLS["windows"], quantizer, IMAGES)):
         assert "avg_pool2d" in targets(each)
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(POOLS["windows"]), quantizer_of(SafeTOSAQuantizer), IMAGES[0])
+    model = annotated(Lambda(POOLS["windows"]), quantizer_of(), IMAGES[0])
     assert "conv2d" in targets(model)
     assert not changes(convolve_pools, model)

@@ -9,7 +9,6 @@ from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio
 from small import DQ
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
 from safe_arm.quantizer.mask_observer import MaskObserver
 from safe_arm.quantizer.saturated_domains import Reach, end_where_readers_saturate, reach_of
@@ -65,7 +64,7 @@ def test_the_one_delegate_is_exact():
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(each_of(["a ReLU of a sum", "a tanh"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(each_of(["a ReLU of a sum", "a tanh"]), quantizer_of(), SAMPLES)
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
@@ -82,7 +81,7 @@ def test_so_is_that_of_an_ethos_u(ethos_u):
     ids=["a ReLU", "a sigmoid"],
 )
 def test_a_domain_of_a_relu_starts_at_0_and_that_of_a_sigmoid_ends_at_8(target, rule, domain):
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     (node,) = graph.graph.find_nodes(op="call_function", target=target)
     assert node.args[0].target is DQ
     qparams = QParams.of(node.args[0])
@@ -95,7 +94,7 @@ def test_small_results_of_an_exponential_are_told_apart():
     def rule(m, x):
         return (x - 4).exp()
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 25
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 25
 
 
 NEAR_MISSES = {

@@ -13,7 +13,6 @@ from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
@@ -70,14 +69,14 @@ class TestSimilarities(Rewriting):
 def test_it_is_as_good_as_between_rounded_borders():
     draw = torch.Generator().manual_seed(0)
     samples = [tuple(torch.randn(2, 12, 8, generator=draw) for _ in range(2)) for _ in range(8)]
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), samples)
+    graph_module = quantised(similarity, quantizer_of(config=HISTOGRAM), samples)
     assert ratio(graph_module, similarity, samples) > ratio_of_rounded_borders(similarity, samples) - 1
 
 
 @pytest.fixture(scope="module")
 def of_short_rows():
     """How well short rows keep their similarity."""
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
+    graph_module = quantised(similarity, quantizer_of(config=HISTOGRAM), SAMPLES)
     return ratio(graph_module, similarity, SAMPLES)
 
 
@@ -134,7 +133,7 @@ def test_16_bits_are_quantised_as_they_are():
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(similarity), quantizer_of(SafeTOSAQuantizer), pair(0))
+    model = annotated(Lambda(similarity), quantizer_of(), pair(0))
     assert annotates_no_more(keep_similarities, model)
 
 
@@ -142,5 +141,5 @@ def test_it_is_kept_behind_a_clamp_too(of_short_rows):
     def clamped(m, x, y):
         return similarity(m, x.clamp(-1e3, 1e3), y)
 
-    graph_module = quantised(clamped, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
+    graph_module = quantised(clamped, quantizer_of(config=HISTOGRAM), SAMPLES)
     assert ratio(graph_module, clamped, SAMPLES) > of_short_rows - 1

@@ -91,7 +91,7 @@ def test_the_near_miss_is_left_alone(rule):
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_a_mask_that_float_operators_read_too_masks_those_that_are_quantised():
-    quantizer = quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM)
+    quantizer = quantizer_of(config=HISTOGRAM)
     quantizer.set_module_name("first", None)
     inputs = (scores(), additive(-1e4))
     first, second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))

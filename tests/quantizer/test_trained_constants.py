@@ -9,7 +9,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quant
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, trainable
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
@@ -64,7 +64,7 @@ def prepared(quantizer_class, name):
     rule, layers, inputs = TABLES[name]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = prepare(Built(rule, **layers).train(), quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+        model = trainable(Built(rule, **layers).train(), inputs, quantizer_class)
     result = model(*inputs)
     if result.requires_grad:
         result.square().sum().backward()

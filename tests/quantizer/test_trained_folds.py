@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, codes_apart, lower_safely, output_steps, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported_model_to_train
 from torchao.quantization.pt2e.fake_quantize import disable_fake_quant, disable_observer
@@ -65,7 +65,7 @@ NETS = {
 
 
 def prepared(model, inputs, quantizer_class=SafeTOSAQuantizer):
-    return prepare(model, quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+    return trainable(model, inputs, quantizer_class)
 
 
 def without_rounding(model):
@@ -207,7 +207,7 @@ def test_stock_trains_a_frozen_norm_and_ours_does_not():
 @pytest.mark.parametrize("name", ["rows", "an image"])
 def test_twice_equals_once(name):
     make, inputs = NETS[name]
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     model = quantizer.annotate(quantizer.transform_for_annotation(exported(make(), inputs)))
     once = str(model.graph)
     write_folds(model)

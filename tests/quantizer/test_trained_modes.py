@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, lower_safely, tosa
 from small import Built
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, trainable
 from torch import nn
 from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported_model_to_train
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
@@ -35,7 +35,7 @@ DROPPING = {"of rows": (dropping, ROWS), "of attention": (attending, TOKENS)}
 
 def prepared(name, quantizer_class=SafeTOSAQuantizer):
     make, inputs = DROPPING[name]
-    return prepare(make(), quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+    return trainable(make(), inputs, quantizer_class)
 
 
 def shares_dropped(model):

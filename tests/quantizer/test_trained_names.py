@@ -6,7 +6,7 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import min_max
 from small import Built
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
@@ -25,7 +25,7 @@ def net():
 
 
 def prepared(quantizer_class):
-    return prepare(net(), quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+    return trainable(net(), IMAGE, quantizer_class)
 
 
 def test_stock_numbers_parameters_and_ours_names_them():
@@ -54,7 +54,7 @@ def test_a_norm_s_statistics_follow_each_batch_as_in_the_net():
 
 
 def test_nothing_is_left_float_for_a_counter_that_nobody_reads():
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     prepare(net(), quantizer, IMAGE, is_qat=True)
     assert quantizer.left_float == ()
 
@@ -105,7 +105,7 @@ def for_u85():
     return quantizer
 
 
-@pytest.mark.parametrize("make", [lambda: quantizer_of(SafeTOSAQuantizer, is_qat=True), for_u85], ids=["TOSA", "U85"])
+@pytest.mark.parametrize("make", [lambda: quantizer_of(is_qat=True), for_u85], ids=["TOSA", "U85"])
 def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names(make):
     model = instance_norm(True)
     ours = prepare(instance_norm(True), make(), IMAGE, is_qat=True)
@@ -154,7 +154,7 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
         return Built(lambda m, x: torch.addmm(m.b, x, m.w), **parts).train()
 
     x = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
-    ours = prepare(net(), quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    ours = trainable(net(), (x,))
     for found, expected in zip(gradients(ours), gradients(net()), strict=True):
         found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
         # Steps of 1/255 of the largest input and weight, summed over 8 terms.
@@ -164,7 +164,7 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
 def named(rule, inputs, is_qat=True, **parts):
     """The names of what is trained in a net, with the shapes."""
     model = Built(rule, **parts).train(is_qat)
-    graph = prepare(model, quantizer_of(SafeTOSAQuantizer, is_qat=is_qat), inputs, is_qat=is_qat)
+    graph = prepare(model, quantizer_of(is_qat=is_qat), inputs, is_qat=is_qat)
     return {name: tuple(each.shape) for name, each in graph.named_parameters() if each.requires_grad}
 
 

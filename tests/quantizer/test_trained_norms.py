@@ -9,7 +9,7 @@ from graph_changes import annotates_no_more, changes, changes_once
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -79,7 +79,7 @@ def test_stock_rounds_between_layer_and_norm_and_ours_does_not(name):
 
 
 def test_what_is_trained_is_one_exact_delegate_without_a_norm():
-    prepared = prepare(net("a global pool"), quantizer_of(SafeTOSAQuantizer, is_qat=True), IMAGE, is_qat=True)
+    prepared = trainable(net("a global pool"), IMAGE)
     prepared(*IMAGE).square().sum().backward()
     assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
     graph_module = convert_pt2e(prepared)
@@ -90,7 +90,7 @@ def test_what_is_trained_is_one_exact_delegate_without_a_norm():
 def test_the_batches_are_counted_once_where_a_pass_raises_and_the_passes_are_run_again():
     """One raises on a norm of order 3; the counter has the value that the net gives it."""
     model = Built(lambda m, x: m.a(m.n(m.c(x))) / (torch.linalg.vector_norm(x, 3) + 1), **layers()).train()
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     quantizer.transform_for_annotation(exported(model, IMAGE))
     assert [each.op for each in quantizer.left_float] == ["aten::linalg_vector_norm"]
 
@@ -141,7 +141,7 @@ def alone(name):
 @pytest.mark.parametrize("name", ALONE)
 def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
     model, inputs = alone(name)
-    prepared = prepare(alone(name)[0], quantizer_of(SafeTOSAQuantizer, is_qat=True), inputs, is_qat=True)
+    prepared = trainable(alone(name)[0], inputs)
     assert {own for own, _ in model.named_parameters()} <= {own for own, _ in prepared.named_parameters()}
     prepared(*inputs).square().sum().backward()
     assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
@@ -152,7 +152,7 @@ def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
 
 def test_stock_rounds_in_front_of_such_a_norm_so_that_it_stays():
     model, inputs = alone("of a sum")
-    prepared = prepare(model, quantizer_of(TOSAQuantizer, is_qat=True), inputs, is_qat=True)
+    prepared = trainable(model, inputs, TOSAQuantizer)
     (norm,) = prepared.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default)
     assert norm.args[0].op == "call_module"
 
@@ -183,7 +183,7 @@ def moved_statistics(quantizer_class):
     parts = layers()
     parts["c"] = nn.Conv2d(3, 4, 3)
     model = Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train()
-    prepared = prepare(model, quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+    prepared = trainable(model, IMAGE, quantizer_class)
     before = {name: prepared.get_buffer(name).clone() for name in ("n.running_mean", "n.running_var")}
     prepared(*IMAGE)
     return [name for name, value in before.items() if not torch.equal(prepared.get_buffer(name), value)]

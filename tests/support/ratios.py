@@ -19,7 +19,7 @@ def quantised(rule, quantizer, samples):
 
 def ours_exactly(rule, samples, profile=PROFILES[0]):
     """Quantise a rule with ours, check that one delegate computes it exactly, and return the graph."""
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), samples)
+    graph_module = quantised(rule, quantizer_of(profile=profile), samples)
     check_one_exact(graph_module, samples[0], tosa(profile))
     return graph_module
 

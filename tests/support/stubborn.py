@@ -57,8 +57,8 @@ def ramp():
     return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
-def quantizer_of(quantizer_class, profile=PROFILES[0], is_qat=False, config=None):
-    """A quantiser of activations in min-max ranges, or as a configuration says."""
+def quantizer_of(quantizer_class=SafeTOSAQuantizer, profile=PROFILES[0], is_qat=False, config=None):
+    """A quantiser, ours unless told, of activations in min-max ranges, or as a configuration says."""
     quantizer = quantizer_class(tosa(profile))
     config = get_symmetric_quantization_config(is_qat=True) if is_qat else config or min_max()
     quantizer.set_global(config)
@@ -82,10 +82,15 @@ def prepare(net, quantizer, inputs, is_qat=False):
     return (prepare_qat_pt2e if is_qat else prepare_pt2e)(model, quantizer)
 
 
+def trainable(net, inputs, quantizer_class=SafeTOSAQuantizer):
+    """Prepare a net for quantisation-aware training."""
+    return prepare(net, quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+
+
 def check_trained(rule, x, parameter, rtol, atol):
     """Check that the parameter of a rule has the gradient of the float net while quantisation is trained for."""
     net = Built(rule, parameter=nn.Parameter(parameter.clone()))
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    model = trainable(net, (x,))
     model(x)
     for each in (model, net):
         each(x).sum().backward()

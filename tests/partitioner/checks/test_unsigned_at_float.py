@@ -46,12 +46,9 @@ def test_ours_is_exact_and_delegates_what_computes(name, profile):
     assert {verdict.qparams.dtype for verdict in refused} == {"uint8"}
 
 
-def test_int8_is_left_alone():
+def test_int8_is_left_alone_and_planning_twice_is_planning_once():
     graph_module = quantised("conv", PROFILES[1], unsigned=False)
     check_stocks_bytes(graph_module, image(), tosa(PROFILES[1]))
-
-
-def test_planning_twice_is_planning_once():
     program = prepared("conv", PROFILES[1]).program()
     refusals = plan(program, "propagate").refusals
     assert [refusal.issue for refusal in refusals] == ["U1", "U1"]
