@@ -142,8 +142,7 @@ def test_a_batch_is_learnt_and_in_stock_it_is_not():
 
 @pytest.mark.parametrize("rule", [alone, SHARING["a concatenation"]], ids=["alone", "shared"])
 def test_ranges_stand_still_once_observers_are_disabled(rule):
-    model = net(rule)
-    prepared = trainable(model, SAMPLES[0])
+    prepared = prepared_net(rule)
     prepared(*SAMPLES[0])
     prepared.apply(disable_observer)
     state = copy.deepcopy(prepared.state_dict())

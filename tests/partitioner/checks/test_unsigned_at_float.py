@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
+from graph_changes import quantised_whole
 from lowering import PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
 from prepared import Prepared
 from small import Lambda, image
@@ -20,9 +21,7 @@ def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True
     quantizer.set_global(get_symmetric_quantization_config())
     if unsigned:
         quantizer.set_io(arm_quantizer.get_uint8_io_quantization_config())
-    exported = torch.export.export(Lambda(NETS[name]), image()).module(check_guards=False)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(exported, [image()])
+    return quantised_whole(quantizer, Lambda(NETS[name]), [image()])
 
 
 @cache
