@@ -99,7 +99,10 @@ class TestVectors(Rewriting):
         "matrices by a vector": lambda m, x, y: x @ y[0, 0] + y[0, :2],
         "vector by a vector": lambda m, x, y: x[0, 0] @ y[0, 0] + y,
     }
-    kept: ClassVar = {"matrices by matrices": lambda m, x, y: x @ y, "vector by matrices": lambda m, x, y: y[0, 0] @ x}
+    kept: ClassVar = {
+        "matrices by matrices": lambda m, x, y: x @ y,
+        "vector by matrices": lambda m, x, y: y[0, 0] @ x,
+    }
 
     @pytest.mark.filterwarnings("ignore:demoted from")
     def test_stock_leaves_it_on_the_cpu(self, written):

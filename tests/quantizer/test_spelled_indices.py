@@ -16,7 +16,10 @@ from safe_arm import SafeEthosUQuantizer
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.constant_spellings import spell_out_with_constants
 
-INPUTS = (torch.randn(2, 3, 4, 20, generator=torch.Generator().manual_seed(0)), torch.tensor([[2, 0], [1, 1]]))
+INPUTS = (
+    torch.randn(2, 3, 4, 20, generator=torch.Generator().manual_seed(0)),
+    torch.tensor([[2, 0], [1, 1]]),
+)
 SOME = [4, 4, -1, 0, 2]
 MANY = [4, 4, 19, 0, 2, 9, 3, 7, 11, 12, 15]
 PAIRS = ([1, 2, 2, 3], [0, 0, 1, 5])
