@@ -12,7 +12,7 @@ from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, quantize, targets, tosa
 from rewriting import Correcting
 from small import Lambda
-from stateful import Stateful, assigned
+from stateful import assigned, stateful
 from stubborn import exported, trainable
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -133,7 +133,7 @@ class TestWrites(Correcting):
     ours_is_off = 3  # roundings of the input, of a value and of the output
 
     def case(self, row):
-        return (Stateful(row), (torch.ones(1, 4),)) if row is assigned else super().case(row)
+        return (stateful(row), (torch.ones(1, 4),)) if row is assigned else super().case(row)
 
     def test_nothing_is_written_and_nothing_lost(self, written):
         model = self.graph(written)
@@ -189,7 +189,7 @@ def test_how_many_batches_a_norm_has_seen_is_left_alone():
 
 
 def test_twice_equals_once_for_a_state():
-    model = exported(Stateful(lambda m, x: m.state.mul_(0.5).add_(x) * 2), (torch.ones(1, 4),))
+    model = exported(stateful(lambda m, x: m.state.mul_(0.5).add_(x) * 2), (torch.ones(1, 4),))
     assert changes_once(write_functionally, model)
     assert write_functionally(model) == []
 

@@ -9,7 +9,7 @@ from graph_changes import annotates_no_more, changes, changes_once
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of, trainable
+from stubborn import exported, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -203,12 +203,7 @@ def test_what_reads_a_norm_is_annotated_as_before():
 def counted(quantizer_class):
     """How many batches the user's norm has seen when the net is prepared."""
     parts = layers()
-    prepare(
-        Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train(),
-        quantizer_of(quantizer_class, is_qat=True),
-        IMAGE,
-        is_qat=True,
-    )
+    trainable(Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train(), IMAGE, quantizer_class)
     return int(parts["n"].num_batches_tracked)
 
 

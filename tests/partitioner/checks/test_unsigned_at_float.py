@@ -4,11 +4,12 @@ from functools import cache
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer
 from graph_changes import quantised_whole
-from lowering import PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
+from lowering import HISTOGRAM, PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
 from prepared import Prepared
 from small import Lambda, image
+from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
@@ -17,8 +18,7 @@ NETS = {"add": lambda m, x: x + x, "conv": lambda m, x: torch.relu(m.conv(x)), "
 
 
 def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True):
-    quantizer = quantizer_class(tosa(profile))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(quantizer_class, profile, config=HISTOGRAM)
     if unsigned:
         quantizer.set_io(arm_quantizer.get_uint8_io_quantization_config())
     return quantised_whole(quantizer, Lambda(NETS[name]), [image()])
