@@ -5,11 +5,10 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from lowering import PROFILES, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, RELEASE, delegates, lower, min_max, quantize, tosa
 from small import DQ, Built, Lambda, Q, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.partitioner.lost_marks import marked_again
 from safe_arm.verification.reference_model import run_lowered
@@ -60,7 +59,7 @@ def test_export_loses_the_marks_and_ours_finds_all_of_them():
     assert not names(program.graph, is_marked_quantized)
 
 
-@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 hands no program on before it decomposes it")
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 hands no program on before it decomposes it")
 def test_ours_delegates_two_of_them_exactly(profile):
     net = wrapped(quantised(profile), quantised(profile, lambda m, x: m.conv(x).flatten(1)))
     program = torch.export.export(net, INPUTS)

@@ -6,17 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_changes import annotated, annotates_no_more
-from lowering import WIDE, lower_in_part, quantize, targets, tosa
+from lowering import RELEASE, WIDE, lower_in_part, quantize, targets, tosa
 from ratios import exactly_on, ours_exactly, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
-
-VERSION = parse(executorch_version())
 
 ATEN = torch.ops.aten
 
@@ -126,7 +123,7 @@ def test_16_bits_have_the_bound_in_the_domain_of_the_sum():
     large = (rows(0)[0] * 1e4,)
     graph_module = quantize(Lambda(RULES["unit length"]), large, tosa(profile), config=WIDE)
     assert ratio(graph_module, RULES["unit length"], [large]) > 40
-    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
+    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
         lower_in_part(graph_module, tosa(profile), large)
     else:
         check_one_exact(graph_module, large, tosa(profile))

@@ -6,18 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_changes import annotated, annotates_no_more, graph_of
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, lower_in_part, quantize, targets, tosa
+from lowering import HISTOGRAM, PROFILES, RELEASE, WIDE, lower_exactly, lower_in_part, quantize, targets, tosa
 from ratios import exactly_on, ours_exactly, quantised, ratio, ratio_of_rounded_borders
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
-
-VERSION = parse(executorch_version())
 
 
 def pair(seed, terms=16):
@@ -126,7 +123,7 @@ def test_16_bits_are_quantised_as_they_are():
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(similarity), pair(0), tosa(profile), config=WIDE)
     assert targets(graph_module).count("rsqrt") == 2
-    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
+    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
         lower_in_part(graph_module, tosa(profile), pair(0))
     else:
         check_one_exact(graph_module, pair(0), tosa(profile))

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, codes_apart, lower_safely, output_steps, targets, tosa
+from lowering import PROFILES, RELEASE, codes_apart, lower_safely, output_steps, targets, tosa
 from small import Built
 from spelled import check_one_exact
 from stubborn import exported, prepare, quantizer_of, trainable
@@ -15,12 +15,11 @@ from torchao.quantization.pt2e.fake_quantize import disable_fake_quant, disable_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
 from safe_arm.quantizer.trained_norms import join_norms
 
 #: On 1.4 stock's norms have copies of their parameters and statistics, which nothing trains (known issue T48).
-STOCK_TRAINS = parse(executorch_version()) >= (1, 5)
+STOCK_TRAINS = RELEASE >= (1, 5)
 #: A norm that is neither of a new one's epsilon nor of its momentum.
 OWN = {"eps": 0.1, "momentum": 0.03}
 
