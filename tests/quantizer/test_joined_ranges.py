@@ -1,16 +1,15 @@
 """A value that is lost in the domain of what reads it beside larger ones is warned about, with what it costs."""
 
 import dataclasses
-import warnings
 
 import pytest
 import torch
 from graph_changes import quantised_whole
 from lowering import HISTOGRAM, WIDE
 from small import Lambda
+from spying import doubts
 from stubborn import quantizer_of
 
-from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.fidelity import decibel
 
 SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
@@ -23,10 +22,7 @@ def detector(factor):
 
 def quantised(net, config=None, profile="TOSA-1.0+INT"):
     """A quantised net and what was said of its concatenations."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        graph_module = quantised_whole(quantizer_of(profile=profile, config=config), net, SAMPLES)
-    texts = [str(each.message) for each in said if issubclass(each.category, DoubtfulInputWarning)]
+    graph_module, texts = doubts(quantised_whole, quantizer_of(profile=profile, config=config), net, SAMPLES)
     return graph_module, [text for text in texts if "joins" in text]
 
 

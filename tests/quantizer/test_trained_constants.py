@@ -1,7 +1,5 @@
 """What a net computes of its parameters alone is trained."""
 
-import warnings
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,13 +7,13 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quant
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
+from spying import doubts
 from stubborn import exported, prepare, trainable
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.trained_constants import is_for_training, store_trained_values
 
 SEQUENCE = (torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0)),)
@@ -62,13 +60,11 @@ TABLES = {**COMPUTED, **SHARED, **PLAIN}
 def prepared(quantizer_class, name):
     """A net that is prepared for training, after a step backward, and what was said of it."""
     rule, layers, inputs = TABLES[name]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = trainable(Built(rule, **layers).train(), inputs, quantizer_class)
+    model, said = doubts(trainable, Built(rule, **layers).train(), inputs, quantizer_class)
     result = model(*inputs)
     if result.requires_grad:
         result.square().sum().backward()
-    return model, [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
+    return model, said
 
 
 def trained_elements(model):
