@@ -77,15 +77,6 @@ def test_stock_rounds_between_layer_and_norm_and_ours_does_not(name):
     assert observed_layers(annotated(SafeTOSAQuantizer, name)) == []
 
 
-def test_what_is_trained_is_one_exact_delegate_without_a_norm():
-    prepared = trainable(net("a global pool"), IMAGE)
-    prepared(*IMAGE).square().sum().backward()
-    assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
-    graph_module = convert_pt2e(prepared)
-    assert "batch_norm" not in targets(graph_module)
-    check_one_exact(graph_module, IMAGE, tosa(PROFILES[0]))
-
-
 def test_the_batches_are_counted_once_where_a_pass_raises_and_the_passes_are_run_again():
     """One raises on a norm of order 3; the counter has the value that the net gives it."""
     model = Built(lambda m, x: m.a(m.n(m.c(x))) / (torch.linalg.vector_norm(x, 3) + 1), **layers()).train()
@@ -137,10 +128,10 @@ def alone(name):
     return model, inputs
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
-    model, inputs = alone(name)
-    prepared = trainable(alone(name)[0], inputs)
+@pytest.mark.parametrize("name", [*ALONE, "a global pool"])
+def test_a_norm_and_its_layer_or_one_that_it_gets_are_trained_as_one_exact_delegate(name):
+    model, inputs = alone(name) if name in ALONE else (net(name), IMAGE)
+    prepared = trainable(copy.deepcopy(model), inputs)
     assert {own for own, _ in model.named_parameters()} <= {own for own, _ in prepared.named_parameters()}
     prepared(*inputs).square().sum().backward()
     assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
