@@ -29,6 +29,7 @@ from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.layers_at_once import apply_layers_at_once
+from safe_arm.quantizer.limited_pieces import limit_pieces
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masked_softmax import mask_probabilities
 from safe_arm.quantizer.mean_domains import (
@@ -74,6 +75,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
+    limit_pieces,
     compute_constants,
     spell_out_dynamic_attention,
     spell_out_masks,
