@@ -57,6 +57,7 @@ from safe_arm.quantizer.named_operators import complete_names, record_names
 from safe_arm.quantizer.numbers_apart import numbers_apart
 from safe_arm.quantizer.own_names import name_weights
 from safe_arm.quantizer.pool_domains import convolve_pools
+from safe_arm.quantizer.position_angles import angles_left_alone
 from safe_arm.quantizer.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings import spell_out_operators
@@ -323,7 +324,7 @@ class _SafeRules(CheckedSettings):
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
         samplers = samplers_left_alone(model, self._has_texture_unit)
-        with factories_left_alone(model), samplers:
+        with factories_left_alone(model), angles_left_alone(model), samplers:
             return super().annotate(model)
 
     def quantize_with_submodules(
