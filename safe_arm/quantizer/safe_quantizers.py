@@ -51,6 +51,7 @@ from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.functional_writes import LOST_WRITE, write_functionally
 from safe_arm.quantizer.guarded_observers import guard_observers
 from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order
+from safe_arm.quantizer.integer_views import annotate_integer_views
 from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.named_operators import complete_names, record_names
@@ -323,6 +324,7 @@ class _SafeRules(CheckedSettings):
 
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
+        annotate_integer_views(model)
         samplers = samplers_left_alone(model, self._has_texture_unit)
         with factories_left_alone(model), angles_left_alone(model), samplers:
             return super().annotate(model)
