@@ -28,6 +28,7 @@ from safe_arm.quantizer.high_ranks import lower_ranks
 from safe_arm.quantizer.index_dtypes import widen_indices
 from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
+from safe_arm.quantizer.item_places import place_by_tensors
 from safe_arm.quantizer.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.limited_pieces import limit_pieces
 from safe_arm.quantizer.log_softmax import spell_out_log_softmax
@@ -62,6 +63,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
     note_computed_values,
     write_scopes_out,
+    place_by_tensors,
     write_functionally,
     spell_out_activations,
     spell_out_operators,
