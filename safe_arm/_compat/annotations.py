@@ -19,6 +19,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.tested_releases import parse
+from safe_arm._compat.upstream import ArmAnnotationInfo
 from safe_arm.core.island import MARK_KEY
 
 Q_ANNOTATION_KEY = "quantization_annotation"
@@ -136,6 +137,15 @@ def spec_at(place: EdgeOrNode) -> QuantizationSpecBase | None:
     if reader is value:
         return annotation.output_qspec
     return annotation.input_qspec_map.get(value)
+
+
+def mark_annotated(node: Node) -> None:
+    """Mark a node without a domain as taken, as the Arm annotators mark views of integers."""
+    node.meta.setdefault(Q_ANNOTATION_KEY, QuantizationAnnotation())
+    node.meta[Q_ANNOTATION_KEY]._annotated = True
+    custom = dict(node.meta.get("custom") or {})
+    custom[MARK_KEY] = dict(ArmAnnotationInfo(quantized=True))
+    node.meta["custom"] = custom
 
 
 def unmark_quantized(node: Node) -> None:

@@ -20,6 +20,7 @@ from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
 from safe_arm.quantizer.graphs.functional_writes import write_functionally
 from safe_arm.quantizer.graphs.index_dtypes import widen_indices
+from safe_arm.quantizer.graphs.item_places import place_by_tensors
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
@@ -49,6 +50,7 @@ from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.high_ranks import lower_ranks
 from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
+from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
@@ -64,6 +66,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
     note_computed_values,
     write_scopes_out,
+    place_by_tensors,
     write_functionally,
     spell_out_activations,
     spell_out_operators,
@@ -77,6 +80,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
+    limit_pieces,
     compute_constants,
     spell_out_dynamic_attention,
     spell_out_masks,

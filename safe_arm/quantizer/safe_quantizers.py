@@ -25,7 +25,9 @@ from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.annotation import contained_annotation, contained_transform
 from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
+from safe_arm.quantizer.annotation.integer_views import annotate_integer_views
 from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.annotation.position_angles import angles_left_alone
 from safe_arm.quantizer.annotation.states_apart import with_states_apart
 from safe_arm.quantizer.calibration.calibration_watch import (
     CalibrationWatch,
@@ -323,8 +325,9 @@ class _SafeRules(CheckedSettings):
 
     def _stock_annotate(self, model: GraphModule) -> GraphModule:
         forget_annotations(self)
+        annotate_integer_views(model)
         samplers = samplers_left_alone(model, self._has_texture_unit)
-        with factories_left_alone(model), samplers:
+        with factories_left_alone(model), angles_left_alone(model), samplers:
             return super().annotate(model)
 
     def quantize_with_submodules(

@@ -81,7 +81,7 @@ class ConstantValues:
         if filler is not None:
             return filler <= bound
         value = self.of(number)
-        if value is None:
+        if value is None or value.is_complex():
             return False
         return bool((value <= bound).all())
 

@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
     add_call,
     add_constant,
     moved_from,
@@ -168,7 +169,7 @@ def _added(values: ConstantValues, node: Node) -> Mask | None:
 
 def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks,
-    the logarithm of a mask, or a smaller input."""
+    the logarithm of a mask, a part of a constant mask, or a smaller input."""
     value = tensor_of(mask)
     other = tensor_of(scores)
     if value is None or other is None:
@@ -178,6 +179,9 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     source = moved_from(mask)
     if source.op == "placeholder":
         return bool(value.numel() < other.numel())
+    constant = values.of(source)
+    if constant is not None:
+        return _is_mask(constant)
     if source.target in PRODUCTS:
         factors = source.args[:2]
         return any(values.are_at_most(factor, MASKED) for factor in factors)
@@ -192,6 +196,12 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         if not values.are_at_most(number, torch.inf):
             return False
     return any(values.are_at_most(number, MASKED) for number in numbers)
+
+
+def _is_mask(constant: Tensor) -> bool:
+    """Return whether a constant adds nothing to what it does not mask, as the rows of a causal mask do."""
+    masked = constant <= MASKED
+    return bool(masked.any()) and bool((masked | (constant == 0)).all())
 
 
 def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
@@ -300,6 +310,9 @@ class _Sums:
 
 def _sums(graph: Graph, mask: Node) -> _Sums:
     limited = _limited(graph, mask)
+    if moved_from(limited).op == "get_attr":
+        # The limit of the constant itself is computed ahead, and no longer known as that of a mask.
+        limited = _clamped(graph, limited)
     with graph.inserting_after(limited):
         raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
     with graph.inserting_after(raised):
@@ -309,16 +322,24 @@ def _sums(graph: Graph, mask: Node) -> _Sums:
 
 def _limited(graph: Graph, mask: Node) -> Node:
     """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
+    write = Writer(mask)
+    constant = write.stored(mask)
+    if constant is not None:
+        return write.constant(constant.clamp(min=LOWEST), "near")
     before = mask.args[0] if mask.args else None
     if moved_from(mask) is mask or not isinstance(before, Node):
-        limit = -beyond(mask.meta["val"].dtype)
         with graph.inserting_after(_last_input(mask)):
             source = _with_near_factor(graph, mask)
-        with graph.inserting_after(_last_input(source)):
-            return add_call(graph, _ATEN.clamp.default, source, limit)
+        return _clamped(graph, source)
     limited = _limited(graph, before)
     with graph.inserting_after(mask):
         return add_call(graph, mask.target, limited, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
+
+
+def _clamped(graph: Graph, mask: Node) -> Node:
+    with graph.inserting_after(_last_input(mask)):
+        limit = -beyond(mask.meta["val"].dtype)
+        return add_call(graph, _ATEN.clamp.default, mask, limit)
 
 
 def _with_near_factor(graph: Graph, mask: Node) -> Node:

@@ -53,6 +53,15 @@ def test_what_is_random_trained_written_or_an_input_has_none(rule):
     assert added(exported(net_of(rule), (X,))) is None
 
 
+def test_complex_numbers_are_not_at_most_a_bound():  # They have no order; rotary embeddings multiply by some.
+    net = net_of(lambda m, x: x + (torch.polar(m.table.view(1, 12), m.table.view(1, 12)) * 2).real)
+    model = exported(net, (X,))
+    product = model.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)[-1]
+    values = ConstantValues(model)
+    assert values.of(product).is_complex()
+    assert not values.are_at_most(product, 1e9)
+
+
 def test_a_dynamic_size_gives_none():
     net = net_of(lambda m, x: x + torch.arange(x.shape[0])[:, None])
     assert added(exported(net, (X,), {"x": {0: torch.export.Dim("rows", min=2, max=8)}})) is None

@@ -8,13 +8,14 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower_exactly, lower_in_part, quantize, tosa
-from masked import LENGTH, LOWEST, Masked, additive, heads, off, padding, scores, softmax_of
+from masked import ALLOWED, LENGTH, LOWEST, Masked, additive, heads, off, padding, scores, softmax_of
 from rewriting import Rewriting
 from stubborn import exported
 
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
 
 KEEP = padding(8, 5)
+AT = torch.tensor([4], dtype=torch.int32)
 SPELLINGS = {
     "fill": (lambda m, x, keep: x.masked_fill(~keep, LOWEST), KEEP),
     "where": (lambda m, x, keep: torch.where(keep, x, -1e9), KEEP),
@@ -26,8 +27,12 @@ SPELLINGS = {
     "multiplied": (lambda m, x, keep: x + (1 - keep) * LOWEST, KEEP.float()),
     "moved": (lambda m, x, keep: x + ((1 - keep) * -1e4)[:, None, None], KEEP[:, 0, 0].float()),
     "chosen": (lambda m, x, keep: x + torch.where(keep, 0.0, LOWEST), KEEP),
+    "row": (lambda m, x, at: x + (m.low * 1e5)[at][None, None], AT),
+    "row-infinite": (lambda m, x, at: x + m.infinite.index_select(0, at), AT),
 }
-EXACT = ("fill", "added", "multiplied")
+EXACT = ("fill", "added", "multiplied", "row")
+#: Where the rows of a table keep a score.
+ROW = ALLOWED[4].expand(2, 1, 1, LENGTH)
 #: A row that is masked as a whole.
 WHOLE = {"fill": padding(0, 5), "where": padding(0, 5), "added": additive(LOWEST, padding(0, 5))}
 
@@ -42,7 +47,7 @@ def test_stock_leaves_the_scores_a_few_codes(name):
     net, inputs = case_of(name)
     quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
     # A mask that is filled in becomes -256.
-    assert off(quantised(*inputs), net(*inputs)) > (20 if name == "fill" else 60)
+    assert off(quantised(*inputs), net(*inputs)) > (60 if name in ("added", "multiplied") else 20)
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
@@ -50,7 +55,8 @@ def test_ours_rounds_scores_alone(name):
     net, inputs = case_of(name)
     result = quantize(net, inputs, tosa(PROFILES[0]))(*inputs)
     assert off(result, net(*inputs)) <= 8
-    assert (result.masked_select(~KEEP) == 0).all()
+    kept = ROW if name.startswith("row") else KEEP
+    assert (result.masked_select(~kept) == 0).all()
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, "TOSA-1.0+INT+u55"])
@@ -58,7 +64,8 @@ def test_ours_rounds_scores_alone(name):
 def test_a_delegate_is_exact(name, profile):
     net, inputs = case_of(name)
     quantised = quantize(net, inputs, tosa(profile))
-    lowered = lower_in_part if name == "fill" and profile.endswith("u55") else lower_exactly  # It has no where.
+    # It has no where and no gather.
+    lowered = lower_in_part if name in ("fill", "row") and profile.endswith("u55") else lower_exactly
     lowered(quantised, tosa(profile), inputs)
 
 
@@ -77,6 +84,16 @@ def test_a_mask_that_was_not_calibrated_masks():
     result = quantised(x, mask)
     assert (result.masked_select(~KEEP) == 0).all()
     assert off(result, net(x, mask)) <= 8
+
+
+def test_every_row_of_a_table_masks():
+    net, (x, at) = case_of("row")
+    quantised = quantize(net, (x, at), tosa(PROFILES[0]))
+    for row in range(LENGTH):
+        inputs = (x, torch.full_like(at, row))
+        result = quantised(*inputs)
+        assert off(result, net(*inputs)) <= 16  # The domain of the scores is that of the row it was calibrated on.
+        assert (result[..., row + 1 :] == 0).all()
 
 
 def test_layers_share_what_a_mask_adds():  # a clamp of the mask, one of what it keeps, one of each sum
@@ -113,6 +130,8 @@ class TestMasks(Rewriting):
         "0 that is chosen": (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
         "a sum": (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),
         "a product": (lambda m, x, y: x * y, scores(1)),
+        "a row of biases": (lambda m, x, at: x + (m.low * 1e-3)[at], AT),
+        "a row of biases and a mask": (lambda m, x, at: x + (m.low - 1)[at], AT),
     }
 
     def case(self, row):

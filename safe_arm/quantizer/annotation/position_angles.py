@@ -1,0 +1,72 @@
+"""Angles that are computed of positions or of a time step stay float.
+
+``sin(t * frequencies)`` for a ``t`` up to 1000 has an angle up to 1000, of which int8 has a code for each 4. The CPU
+computes it, in front of what is delegated; where the profile has float, it is delegated, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import hidden_from_annotators
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import ElementOrigin, named, operators
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import tensor_of
+
+_ATEN = torch.ops.aten
+_WAVES = (_ATEN.sin.default, _ATEN.cos.default)
+_INTEGERS = (torch.int32, torch.int64)
+#: Maximum number of floats in an input that is a time step, and no picture.
+_FEW = 4
+#: What angles are computed with besides pointwise operators. A table that an integer indexes is none of them.
+_COMPUTED = operators(
+    ElementOrigin.VIEW, ElementOrigin.JOINED, ElementOrigin.CAST
+) | named("slice select bmm matmul mm einsum")
+
+
+@contextmanager
+def angles_left_alone(model: GraphModule) -> Iterator[None]:
+    """Keep annotators away from sines and cosines of positions, and from their angles, while the block runs."""
+    values = ConstantValues(model, of_parameters=True)
+    found: set[Node] = set()
+    for target in _WAVES:
+        for wave in model.graph.find_nodes(op="call_function", target=target):
+            found |= _computed_of_positions(wave, values)
+    for steps in model.graph.find_nodes(op="placeholder"):
+        if found.issuperset(steps.users):
+            found.add(steps)
+    with hidden_from_annotators(found):
+        yield
+
+
+def _computed_of_positions(wave: Node, values: ConstantValues) -> set[Node]:
+    """Return an operator and what its angle is computed with; nothing if the angle is of anything else."""
+    within: set[Node] = set()
+    pending = [wave]
+    while pending:
+        node = pending.pop()
+        if node in within or values.of(node) is not None or _is_position(node):
+            continue
+        if op_name(node) not in _COMPUTED and not _is_pointwise(node):
+            return set()
+        within.add(node)
+        pending += node.all_input_nodes
+    return within
+
+
+def _is_position(node: Node) -> bool:
+    value = tensor_of(node)
+    if value is None or value.dtype in _INTEGERS:
+        return True
+    return node.op == "placeholder" and value.numel() <= _FEW
+
+
+def _is_pointwise(node: Node) -> bool:
+    target = node.target
+    return isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags
