@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch.fx.traceback as fx_traceback
 from executorch.exir import lowered_backend_module
 from torch._export import utils as export_utils
-from torch.export import ExportedProgram, exported_program
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat.patches import INSTALLED, REVIEW, Patch
@@ -21,7 +21,6 @@ from safe_arm.acceleration import (
     late_code,
     provenance,
     retraces,
-    signatures,
     switch,
 )
 
@@ -50,14 +49,6 @@ def _accelerating() -> Iterator[Patch]:
         decompositions.materializing_once,
         "Each trace asks for the names of all operators, for each namespace.",
         REVIEW,
-    )
-    yield Patch(
-        exported_program,
-        "_populate_param_buffer_metadata_to_new_gm",
-        signatures.looking_up,
-        "Each trace builds tables of all parameters and buffers for each of them.",
-        REVIEW,
-        "Q4",
     )
     yield Patch(
         fx_traceback,
