@@ -109,6 +109,12 @@ def profile(request):
     return request.param
 
 
+@pytest.fixture(params=("ethos-u55-128", "ethos-u85-256"))
+def ethos_u(request):
+    """An Ethos-U; a test that asks for it runs on each."""
+    return request.param
+
+
 @pytest.fixture
 def by_measurement_alone(monkeypatch):
     """No invariants between passes or on the interface: only what a delegate computes can give a fault away."""

@@ -4,7 +4,7 @@ import pytest
 from interpreter import ROOT
 
 from benchmarks.architectures import ARCHITECTURES
-from benchmarks.architectures.measure import POLICIES, PROFILES, results, rows_of
+from benchmarks.architectures.measure import POLICIES, results, rows_of
 from benchmarks.architectures.table import fewer_than_stock, is_silent, page
 
 RECORD = rows_of(ROOT / "tests" / "data" / "architectures-1.5.jsonl")
@@ -19,22 +19,15 @@ def test_there_are_forty_and_what_is_on_record_is_there_under_both_policies():
     assert {(row["net"], row["by"]) for row in OURS} == {(net, by) for net in nets for by in POLICIES}
 
 
-def test_ours_are_right_and_nothing_died():
+def test_ours_are_right_and_delegated_at_least_as_stock_s_that_are_and_the_page_is_the_record():
     assert [row for row in OURS if row["outcome"] != "right"] == []
     assert [row for row in OURS if row["verified"] < row["delegates"]] == []
-
-
-def test_under_propagate_at_least_what_stock_lowers_rightly_is_delegated():
     assert fewer_than_stock(RECORD) == []
-
-
-def test_the_page_is_the_record():
     assert (ROOT / "docs" / "architectures.md").read_text() == page(RECORD, BESIDE_FLOAT)
 
 
 @pytest.mark.architectures
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_an_architecture_is_right_under_both_policies(name, profile):
     for result in results(name, ARCHITECTURES[name](), profile, POLICIES):

@@ -10,13 +10,12 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from float_faults import Counter
-from lowering import tosa
+from lowering import HISTOGRAM
 from small import Built, Lambda, image
+from stubborn import quantizer_of
 from torch.utils._pytree import tree_leaves
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer import norm_folding, ordered_steps, safe_quantizers
 from safe_arm.quantizer.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.functional_writes import write_functionally
@@ -79,9 +78,7 @@ CASES = {
 
 
 def quantizer():
-    made = SafeTOSAQuantizer(tosa("TOSA-1.0+INT"))
-    made.set_global(get_symmetric_quantization_config())
-    return made
+    return quantizer_of(config=HISTOGRAM)
 
 
 def exported(net):

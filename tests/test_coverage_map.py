@@ -15,16 +15,10 @@ from benchmarks.coverage_map.shortened import shortened, small
 RECORD = rows_of(ROOT / "tests" / "data" / "coverage-1.5.jsonl")
 
 
-def test_the_page_is_the_record():
+def test_the_page_is_the_record_in_which_ours_delegates_no_fewer_macs_than_stock():
     assert (ROOT / "docs" / "coverage.md").read_text() == page(RECORD, list(NETS))
-
-
-def test_a_net_is_on_record_once_for_each_target_and_partitioner():
     keys = [(row["net"], row["target"], row["by"]) for row in RECORD]
     assert len(keys) == len(set(keys))
-
-
-def test_ours_delegates_no_fewer_macs_than_stock():
     assert fewer_than_stock(RECORD) == []
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, lower, lower_safely, quantize, tosa
+from lowering import PROFILES, RELEASE, codes_apart, lower, lower_safely, quantize, tosa
 from nets import ACTIVATIONS, ALL_ROWS, JOINS, KINDS, POLICIES, RANGES, Row, pairwise_cases, pairwise_rows
-
-from safe_arm._compat.tested_releases import executorch_version, parse
 
 DATA = Path(__file__).parent / "data"
 ROWS = [pytest.param(row, id=row.id, marks=() if row in pairwise_rows() else pytest.mark.full) for row in ALL_ROWS]
@@ -30,7 +28,7 @@ CASES = [
 
 def stock_verdicts() -> dict[tuple[str, str], str]:
     """What the installed ExecuTorch does with each net, as measured: ``right``, ``wrong`` or ``crash``."""
-    name = "stock-{}.{}.csv".format(*parse(executorch_version()))
+    name = "stock-{}.{}.csv".format(*RELEASE)
     with open(DATA / name, newline="") as file:
         return {(line["net"], line["profile"]): line["verdict"] for line in csv.DictReader(file)}
 

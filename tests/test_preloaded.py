@@ -47,19 +47,13 @@ def test_streams_arguments_and_status_are_its_own(line, ended, run):
     assert run(line) == ended
 
 
-def test_an_exception_ends_with_its_traceback(run):
+def test_an_exception_wrong_use_and_a_kill_end_with_their_status(run):
     status, _, error = run("python -c '1 / 0'")
     assert status == 1
     assert error.endswith("ZeroDivisionError: division by zero\n")
-
-
-def test_wrong_use_of_safe_arm_ends_with_its_status(run):
     status, _, error = run("safe-arm check nowhere.pt2 --target tosa")
     assert status == 2
     assert error.startswith("Error: ")
-
-
-def test_one_that_is_killed_was_killed(run):
     status, _, _ = run("python -c 'import os; os.kill(os.getpid(), 9)'; exit $?")
     assert status == 137
 

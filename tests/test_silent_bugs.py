@@ -3,10 +3,9 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, lower, lower_safely, tosa
+from lowering import RELEASE, codes_apart, lower, lower_safely, tosa
 from silent_bugs import MIXED, SILENT_BUGS
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.verification.model_server import ReferenceModelError
 
 #: One of each kind, in one profile; the rest is for `make test-proof`.
@@ -20,7 +19,7 @@ def cases():
             yield pytest.param(bug, profile, id=f"{bug.id}-{profile}", marks=() if short else pytest.mark.proof)
 
 
-@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="these are bugs of 1.5; before, some of them raise")
+@pytest.mark.skipif(RELEASE < (1, 5), reason="these are bugs of 1.5; before, some of them raise")
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize(("bug", "profile"), cases())
 def test_it_is_measured_and_demoted(bug, profile, by_measurement_alone):

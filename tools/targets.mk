@@ -20,7 +20,7 @@ test-slow:
 #: Measures anew what stock does with the tests' nets, and writes tests/data/stock-verdicts-*.json.
 stock-verdicts:
 	@python=$$(tools/env.sh main) && rm -f out/stock-verdicts.jsonl && \
-		SAFE_ARM_STOCK=record $$python $(PYTEST) -m '$(ELSEWHERE)' $$(grep -rl --include='test_*.py' 'import stock_lower' tests/*/ tests/test_stock_untouched.py) && \
+		SAFE_ARM_STOCK=record $$python $(PYTEST) -m '$(ELSEWHERE)' $$(grep -rlE --include='test_*.py' 'by_stock|stock_lower|stock_codes_apart|check_stocks_bytes' tests/*/ tests/test_stock_untouched.py) && \
 		$$python tests/support/stock.py
 
 #: Changes the package in 160 places, one at a time, and asks the tests about each (hours).

@@ -18,12 +18,12 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from safe_arm._compat.upstream import EdgeOpOverload
-from safe_arm.acceleration.long_constants import Whole, unpacked
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 
 Key = tuple[Any, ...]
 Evaluate = Callable[..., Any]
 
+_NUMBERS = frozenset((int, float, bool))
 _CONSTANTS = (
     int,
     float,
@@ -45,16 +45,13 @@ def remembered() -> AbstractContextManager[None]:
 
 
 def remembering(evaluate: Evaluate) -> Evaluate:
-    """Wrap the evaluation of operators by a pass: in the block of ``remembered`` equal calls are evaluated once.
-
-    Operators get plain lists, whatever ``long_constants`` left whole.
-    """
+    """Wrap the evaluation of operators by a pass: in the block of ``remembered`` equal calls are evaluated once."""
 
     def call_function(
         target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         def evaluated() -> Any:
-            return evaluate(target, *unpacked(args, kwargs))
+            return evaluate(target, args, kwargs)
 
         values = shortcuts().fake_values
         if values is None:
@@ -110,8 +107,8 @@ def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:
         return _look(value)
     if type(value) in _CONSTANTS:
         return type(value), value
-    if type(value) is Whole:
-        return Whole, tuple(value), tuple(map(type, value))
+    if isinstance(value, list) and _NUMBERS.issuperset(map(type, value)):
+        return list, tuple(value), tuple(map(type, value))
     if isinstance(value, (tuple, list)):
         keys = []
         for element in value:

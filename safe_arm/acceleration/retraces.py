@@ -1,16 +1,24 @@
-"""Re-trace a graph with the shortcuts of this thread, using a tracer and interpreters that the pass has meanwhile."""
+"""Re-trace a graph with the shortcuts of this thread, using a tracer and interpreters that the pass has meanwhile.
+
+Of each operator stock takes the arguments apart as trees three times, and checks of every number in them whether it is
+a parameter, a tensor, a module or a symbol; the multipliers of a rescale are a list with an entry for each channel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Proxy
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.node import Target
+from torch.utils._pytree import tree_map_only
 
 from safe_arm._compat.upstream import ExportPass, NodeMetadata, PassResult, ProxyValue
-from safe_arm.acceleration import fake_values, idle_passes, long_constants
+from safe_arm.acceleration import fake_values, idle_passes
 from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.context import attributes_set
 
@@ -18,6 +26,8 @@ Call = Callable[[ExportPass, GraphModule], PassResult]
 
 #: Types of arguments that are what they are, in every graph.
 _PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
+_LISTS = (list, immutable_list)
+_DICTIONARIES = (dict, immutable_dict)
 #: The class that defines ``call``, through which every pass re-traces.
 BASE: type = next(cls for cls in ExportPass.__mro__ if "call_operator" in vars(cls))
 
@@ -28,17 +38,13 @@ class ExportInterpreter(ExportPass.ExportInterpreter):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         # Stock makes a tracer and an evaluator for each graph and branch.
         tracer, evaluator = self.callback.tracer, self.callback.interpreter
-        create_arg = long_constants.taken_whole(tracer.create_arg)
-        tracer.create_arg = taken_plainly(create_arg)
+        tracer.create_arg = taken_plainly(tracer.create_arg)
         evaluator.call_function = fake_values.remembering(evaluator.call_function)
         return super().run(*args, **kwargs)
 
 
 def taken_plainly(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap a tracer's making of a node's argument: a number is taken as it is, and the value of a node is that node.
-
-    Stock asks of each in six methods whether it is a parameter, a tensor, a module or a symbol.
-    """
+    """Wrap a tracer's making of a node's argument: numbers are taken as they are, the value of a node is that node."""
 
     def taken(a: Any) -> Any:
         kind = type(a)
@@ -46,9 +52,30 @@ def taken_plainly(create_arg: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return a
         if kind is Proxy:
             return a.node
+        if kind in _LISTS and _PLAIN.issuperset(map(type, a)):
+            return list(a)
         return create_arg(a)
 
     return taken
+
+
+def read(arguments: Any, attribute: str) -> Any:
+    """Return arguments of an operator with an attribute of each traced value in its place.
+
+    Args:
+        arguments: tuples, lists and dictionaries of anything.
+        attribute: ``data``, the fake value, or ``proxy``, the node.
+    """
+    kind = type(arguments)
+    if kind is ProxyValue:
+        return getattr(arguments, attribute)
+    if kind in _PLAIN or (kind in _LISTS and _PLAIN.issuperset(map(type, arguments))):
+        return arguments
+    if kind is tuple or kind in _LISTS:
+        return kind([read(each, attribute) for each in arguments])
+    if kind in _DICTIONARIES:
+        return kind({name: read(each, attribute) for name, each in arguments.items()})
+    return tree_map_only(ProxyValue, attrgetter(attribute), arguments)
 
 
 def quickly(stock: Call) -> Call:
@@ -71,10 +98,23 @@ def quickly(stock: Call) -> Call:
             kwargs: Mapping[str, Any],
             meta: NodeMetadata,
         ) -> ProxyValue:
-            args, kwargs = long_constants.in_one_piece(args, kwargs)
-            return own._fx(self, kind, target, args, kwargs, meta)
+            """Evaluate an operator and write it down, as ``ExportPass._fx`` does."""
+            evaluate = getattr(self.interpreter, kind)
+            value = evaluate(target, read(args, "data"), read(kwargs, "data"))
+            name = None
+            if isinstance(target, OpOverload):
+                packet = target.overloadpacket.__name__
+                name = self.tracer.graph._target_to_str(packet)
+            arguments = read(args, "proxy"), read(kwargs, "proxy")
+            proxy = self.tracer.create_proxy(kind, target, *arguments, name=name)
+            proxy.node.meta.update(meta.data)
+            self.tracer.set_metadata(proxy.node, value)
+            return ProxyValue(value, proxy)
 
-        with attributes_set(self, ExportInterpreter=ExportInterpreter, _fx=trace):
+        replaced: dict[str, Any] = {"ExportInterpreter": ExportInterpreter}
+        if own._fx is ExportPass._fx:
+            replaced["_fx"] = trace
+        with attributes_set(self, **replaced):
             return stock(self, graph_module)
 
     return call

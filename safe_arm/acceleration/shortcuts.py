@@ -26,7 +26,6 @@ class Shortcuts:
         last_traced: the ``idle_passes.Traced`` that was traced last.
         recorder: returns the history of a node, in place of torch's.
         late_code: whether the code of a graph module is generated when it is first read.
-        whole_constants: whether long lists of numbers stay in one piece.
         cheap_cuts: whether the cost of cutting out a delegate depends on the delegate alone.
     """
 
@@ -36,7 +35,6 @@ class Shortcuts:
     last_traced: Any = None
     recorder: Callable[..., Any] | None = None
     late_code: bool = False
-    whole_constants: bool = False
     cheap_cuts: bool = False
 
 

@@ -16,7 +16,6 @@ from safe_arm.acceleration import (
     fake_values,
     idle_passes,
     late_code,
-    long_constants,
     old_objects,
     provenance,
 )
@@ -41,7 +40,6 @@ def generating() -> Iterator[None]:
         fake_values.remembered(),
         idle_passes.skipped(),
         late_code.late(),
-        long_constants.whole(),
         _old_objects_left_alone(),
         provenance.shared(),
     ):
@@ -55,7 +53,6 @@ def cutting() -> Iterator[None]:
         delegate_cuts.cheap(),
         fake_values.remembered(),
         late_code.late(),
-        long_constants.whole(),
         _old_objects_left_alone(),
     ):
         yield
@@ -67,7 +64,6 @@ def running_passes() -> Iterator[None]:
     with (
         fake_values.remembered(),
         late_code.late(),
-        long_constants.whole(),
     ):
         yield
 

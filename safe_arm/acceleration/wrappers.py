@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch.fx.traceback as fx_traceback
 from executorch.exir import lowered_backend_module
 from torch._export import utils as export_utils
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, exported_program
 from torch.fx import GraphModule
 
 from safe_arm._compat.patches import INSTALLED, REVIEW, Patch
@@ -48,6 +48,13 @@ def _accelerating() -> Iterator[Patch]:
         "_materialize_cpp_cia_ops",
         decompositions.materializing_once,
         "Each trace asks for the names of all operators, for each namespace.",
+        REVIEW,
+    )
+    yield Patch(
+        exported_program,
+        "_override_composite_implicit_decomp",
+        decompositions.overriding,
+        "Each trace registers some ten thousand kernels one by one.",
         REVIEW,
     )
     yield Patch(

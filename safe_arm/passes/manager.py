@@ -43,6 +43,7 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
+from safe_arm.passes.leave_dynamic_views import on_static_views
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.propagate_view_copy_permute_up import (
@@ -251,6 +252,27 @@ _IN_ORDER = (
         "S44",
         "PropagateViewCopyPermuteUpPass",
         instead=PropagateViewCopyPermuteUpPass,
+    ),
+    Correction(
+        "dynamic-views", "S49", "FuseViewCopyTransformPass", instead=on_static_views
+    ),
+    Correction(
+        "dynamic-views",
+        "S49",
+        "PropagateViewCopyPermuteDownPass",
+        instead=on_static_views,
+    ),
+    Correction(
+        "dynamic-views",
+        "S49",
+        "PropagateViewCopyPermuteUpPass",
+        instead=on_static_views,
+    ),
+    Correction(
+        "dynamic-views",
+        "S49",
+        "CanonicalizeViewCopyPermutePass",
+        instead=on_static_views,
     ),
 )
 #: Every correction, in the order applied where two share an anchor.

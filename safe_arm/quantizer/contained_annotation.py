@@ -22,6 +22,7 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import attempted_on
+from safe_arm.quantizer.counted_comparisons import counted_for_indices
 from safe_arm.quantizer.hold_out import own_meta
 from safe_arm.quantizer.left_float import Ledger, Stage, is_left_float
 from safe_arm.quantizer.own_names import own_name
@@ -56,7 +57,9 @@ def annotate(
             failure = result.reason
             culprits = _culprit(accused, failure, model, hidden)
         else:
-            culprits = unobservable(model) or unshareable(model)
+            culprits = (
+                unobservable(model) or unshareable(model) or counted_for_indices(model)
+            )
             if not culprits:
                 return model
         if not culprits:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import SymInt, Tensor
+from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
-from safe_arm.quantizer.graph_edits import add_call, tensor_of
+from safe_arm.quantizer.graph_edits import Writer, is_static, tensor_of
 
 _ATEN = torch.ops.aten
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
@@ -34,7 +34,9 @@ def spell_out_dynamic_attention(model: GraphModule) -> None:
         constants = _constants(module.graph)
         for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
             if _is_to_spell_out(node, constants):
-                _spell_out(node)
+                result = Writer(node).compute(_attend, node.args, node.kwargs)
+                node.replace_all_uses_with(result)
+                module.graph.erase_node(node)
         module.recompile()
 
 
@@ -59,7 +61,7 @@ def _is_to_spell_out(attention: Node, constants: set[Node]) -> bool:
         return True
     for name in ("query", "key"):
         value = tensor_of(arguments[name])
-        if value is not None and _has_symbols(value):
+        if value is not None and not is_static(value):
             return True
     return False
 
@@ -78,65 +80,35 @@ def _shares_heads(arguments: Mapping[str, Any]) -> bool:
     return False
 
 
-def _has_symbols(value: Tensor) -> bool:
-    return any(isinstance(size, SymInt) for size in value.shape)
-
-
-def _spell_out(attention: Node) -> None:
-    graph = attention.graph
-    arguments = arguments_by_name(attention)
-    query = arguments["query"]
-    key = arguments["key"]
-    mask = arguments.get("attn_mask")
-    scale = arguments.get("scale")
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     if scale is None:
-        scale = 1 / math.sqrt(query.meta["val"].shape[-1])
+        scale = 1 / math.sqrt(query.shape[-1])
     root = math.sqrt(scale)
-    with graph.inserting_before(attention):
-        rows = add_call(graph, _ATEN.mul.Tensor, query, root)
-        columns = add_call(graph, _ATEN.mul.Tensor, key, root)
-        columns = add_call(graph, _ATEN.transpose.int, columns, -2, -1)
-        scores = add_call(graph, _ATEN.matmul.default, rows, columns)
-        if arguments.get("is_causal"):
-            mask = _causal(graph, query, key)
-        softmax = _ATEN.softmax.int
-        if mask is not None:
-            scores = _masked(graph, scores, mask)
-            softmax = _ATEN._safe_softmax.default
-        probabilities = add_call(graph, softmax, scores, -1)
-        dropped = arguments.get("dropout_p")
-        if dropped:
-            drop = _ATEN.dropout.default
-            probabilities = add_call(graph, drop, probabilities, dropped, True)
-        value = arguments["value"]
-        result = add_call(graph, _ATEN.matmul.default, probabilities, value)
-    attention.replace_all_uses_with(result)
-    graph.erase_node(attention)
+    scores = (query * root) @ (key * root).transpose(-2, -1)
+    if is_causal:
+        ones = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool)
+        # Stock's pass for tril puts the example's sizes in.
+        attn_mask = ones.triu(1).logical_not()
+    if attn_mask is None:
+        probabilities = scores.softmax(-1)
+    else:
+        masked = _masked(scores, attn_mask)
+        probabilities = _ATEN._safe_softmax(masked, -1)
+    if dropout_p:
+        probabilities = torch.dropout(probabilities, dropout_p, True)
+    return probabilities @ value
 
 
-def _causal(graph: Graph, query: Node, key: Node) -> Node:
-    """Write the condition under which a column is not after its row."""
-    shape = [_length(graph, query), _length(graph, key)]
-    with query.meta["val"].fake_mode:
-        ones = add_call(graph, _ATEN.ones.default, shape, dtype=torch.bool)
-    # Stock's pass for tril puts the example's sizes in.
-    after = add_call(graph, _ATEN.triu.default, ones, 1)
-    return add_call(graph, _ATEN.logical_not.default, after)
-
-
-def _length(graph: Graph, tokens: Node) -> Any:
-    """Return the number of tokens; where it is dynamic, a node that reads it."""
-    length = tokens.meta["val"].shape[-2]
-    if isinstance(length, int):
-        return length
-    return add_call(graph, _ATEN.sym_size.int, tokens, -2)
-
-
-def _masked(
-    graph: Graph,
-    scores: Node,
-    mask: Node,
-) -> Node:
-    if mask.meta["val"].dtype != torch.bool:
-        return add_call(graph, _ATEN.add.Tensor, scores, mask)
-    return add_call(graph, _ATEN.where.ScalarOther, mask, scores, -math.inf)
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        return scores + mask
+    return torch.where(mask, scores, -math.inf)

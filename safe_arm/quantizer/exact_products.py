@@ -342,9 +342,7 @@ def is_centred(difference: Node) -> bool:
         if not is_int8(value, difference):
             return False
     # Stock has taken the mean apart; the source may be a product too, as of a gate.
-    while mean is not source and (
-        mean.target in (_PRODUCT, _SUM) or op_name(mean) in RESHAPES
-    ):
+    while mean is not source and _is_of_mean(mean):
         before = mean.args[0]
         if not isinstance(before, Node):
             break
@@ -352,6 +350,11 @@ def is_centred(difference: Node) -> bool:
     while source is not mean and op_name(source) in RESHAPES:
         source = source.all_input_nodes[0]
     return source is mean
+
+
+def _is_of_mean(node: Node) -> bool:
+    """Tell whether an operator is one of those that stock writes a mean with."""
+    return node.target in (_PRODUCT, _SUM) or op_name(node) in RESHAPES
 
 
 def exact_spec(places: list[EdgeOrNode], steps: float = 1) -> DerivedQuantizationSpec:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.calls import called, example_value
-from safe_arm.core.island import op_name
-from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
 
 #: Operators whose results are elements of their first argument, chosen by their places.
 MOVES = VIEWS | operators(ElementOrigin.PART)
+#: Spellings of a reshape that take no copy.
+_VIEWED = named("view _unsafe_view")
 
 
 def tensor_of(node: object) -> Tensor | None:
@@ -29,10 +35,12 @@ def static_sizes(node: object) -> list[int] | None:
     value = tensor_of(node)
     if value is None:
         return None
-    sizes = list(value.shape)
-    if not all(isinstance(size, int) for size in sizes):
-        return None
-    return sizes
+    return list(value.shape) if is_static(value) else None
+
+
+def is_static(x: Tensor) -> bool:
+    """Tell whether no size of a tensor is dynamic."""
+    return all(isinstance(size, int) for size in x.shape)
 
 
 def depends_on_input(value: object) -> bool:
@@ -100,8 +108,60 @@ class Writer:
         """Write an operator, with its fake value."""
         with self._node.graph.inserting_before(self._node):
             written = add_call(self._node.graph, target, *args, **kwargs)
-        written.meta = {**self._node.meta, "val": written.meta["val"]}
+        return self._marked(written, written.meta["val"])
+
+    def _marked(self, written: Node, value: Any) -> Node:
+        written.meta = {**self._node.meta, "val": value}
         return written
+
+    def compute(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Any] | None = None,
+        *,
+        is_whole: bool = True,
+    ) -> Any:
+        """Write the operators of a function of tensors; return what it returns, with nodes in place of tensors.
+
+        Args:
+            function: is called once, on fake values.
+            arguments: its arguments, nodes in place of tensors.
+            keywords: its arguments by name.
+            is_whole: record the operators that torch takes apart, such as a linear layer, as they are.
+        """
+        flat, spec = tree_flatten((tuple(arguments), dict(keywords or {})))
+        sources = [each for each in flat if isinstance(each, Node)]
+
+        def call(*values: Any) -> Any:
+            rest = iter(values)
+            given = [next(rest) if isinstance(each, Node) else each for each in flat]
+            positional, by_name = tree_unflatten(given, spec)
+            return function(*positional, **by_name)
+
+        fakes = [source.meta["val"] for source in sources]
+        mode = detect_fake_mode(fakes)
+        assert mode is not None
+        with mode, torch.no_grad():
+            traced = make_fx(call, pre_dispatch=is_whole)(*fakes)
+        return self._copy(traced, sources)
+
+    def _copy(self, traced: GraphModule, sources: list[Node]) -> Any:
+        """Write the operators of a traced graph, whose inputs are some nodes; return its outputs."""
+        graph = traced.graph
+        graph.eliminate_dead_code()
+        inputs = graph.find_nodes(op="placeholder")
+        copies: dict[Node, Node] = dict(zip(inputs, sources, strict=True))
+        for node in call_functions(traced):
+            target: Any = node.target
+            if op_name(node) in _VIEWED:
+                # A view of a value may be none of the value once it is quantised.
+                target = torch.ops.aten.reshape.default
+            args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            with self._node.graph.inserting_before(self._node):
+                written = self._node.graph.call_function(target, args, kwargs)
+            copies[node] = self._marked(written, node.meta["val"])
+        return map_arg(graph.output_node().args[0], copies.__getitem__)
 
     def constant(self, value: Tensor, name: str = "constant") -> Node:
         """Store a tensor in the graph's module and read it."""

@@ -123,14 +123,7 @@ class GuardedObserver(ObserverBase):
         if torch.compiler.is_compiling():
             # The compiled code notes that a sample came, and looks at no value.
             return shown(self.observer, x)
-        if self.watch is not None and self.input_name and self.looks_left > 0:
-            self.looks_left -= 1
-            # A value that the watch cannot look into is for the observer to take.
-            attempted(self.watch.show, self.input_name, x)
-        if self.joined is not None:
-            attempted(self.joined.show, x)
-        if self.narrow is not None:
-            attempted(self.narrow.show, x)
+        self._look(x)
         before = _copies_of_buffers(self.observer)
         result = attempted(shown, self.observer, x)
         if isinstance(result, Caught):
@@ -148,6 +141,16 @@ class GuardedObserver(ObserverBase):
         for module, buffers in before:
             module._buffers.update(buffers)
         return x
+
+    def _look(self, x: torch.Tensor) -> None:
+        """Show a value to what watches calibration; one that it cannot look into is for the observer to take."""
+        if self.watch is not None and self.input_name and self.looks_left > 0:
+            self.looks_left -= 1
+            attempted(self.watch.show, self.input_name, x)
+        if self.joined is not None:
+            attempted(self.joined.show, x)
+        if self.narrow is not None:
+            attempted(self.narrow.show, x)
 
     def _why_float(self) -> str:
         """Return why the operators on either side stay float; empty if they do not."""

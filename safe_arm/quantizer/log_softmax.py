@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
-from safe_arm.quantizer.graph_edits import add_call, tensor_of
-from safe_arm.quantizer.softmaxes import distances
+from safe_arm.quantizer.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
 _LOG_SOFTMAX = (_ATEN.log_softmax.int, _ATEN._log_softmax.default)
@@ -43,40 +41,27 @@ def _spell_out(node: Node) -> None:
     if torch.promote_types(value.dtype, result.dtype) != result.dtype:
         return
     dims = arguments["dim"]
-    with node.graph.inserting_before(node):
-        if node.target is _LOG_SUM:
-            keepdim = bool(arguments.get("keepdim"))
-            written = _log_sum(source, _listed(dims), keepdim)
-        else:
-            written = _log_softmax(source, _listed(dims))
-        if value.dtype != result.dtype:
-            # In int8 a wider dtype adds nothing: it is for those who read the result.
-            written = add_call(node.graph, _ATEN.to.dtype, written, result.dtype)
+    if isinstance(dims, int):
+        dims = [dims]
+    write = Writer(node)
+    if node.target is _LOG_SUM:
+        keepdim = bool(arguments.get("keepdim"))
+        written = write.compute(_log_sum, (source, dims, keepdim))
+    else:
+        written = write.compute(_log_softmax, (source, dims))
+    if value.dtype != result.dtype:
+        # In int8 a wider dtype adds nothing: it is for those who read the result.
+        written = write(_ATEN.to.dtype, written, result.dtype)
     node.replace_all_uses_with(written)
     node.graph.erase_node(node)
 
 
-def _listed(dims: int | Sequence[int]) -> list[int]:
-    if isinstance(dims, int):
-        return [dims]
-    return list(dims)
+def _log_softmax(x: Tensor, dims: list[int]) -> Tensor:
+    distance = x - x.amax(dims, True)
+    return distance - distance.exp().sum(dims, True).log()
 
 
-def _log_softmax(x: Node, dims: list[int]) -> Node:
-    distance = distances(x.graph, x, *dims)
-    logarithm = _log_of_sum(distance, dims, keepdim=True)
-    return add_call(x.graph, _ATEN.sub.Tensor, distance, logarithm)
-
-
-def _log_sum(x: Node, dims: list[int], keepdim: bool) -> Node:
-    distance = distances(x.graph, x, *dims)
-    logarithm = _log_of_sum(distance, dims, keepdim)
-    maximum = add_call(x.graph, _ATEN.amax.default, x, dims, keepdim)
-    return add_call(x.graph, _ATEN.add.Tensor, maximum, logarithm)
-
-
-def _log_of_sum(distance: Node, dims: list[int], keepdim: bool) -> Node:
-    graph = distance.graph
-    exponentials = add_call(graph, _ATEN.exp.default, distance)
-    total = add_call(graph, _ATEN.sum.dim_IntList, exponentials, dims, keepdim)
-    return add_call(graph, _ATEN.log.default, total)
+def _log_sum(x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+    distance = x - x.amax(dims, True)
+    logarithm = distance.exp().sum(dims, keepdim).log()
+    return x.amax(dims, keepdim) + logarithm

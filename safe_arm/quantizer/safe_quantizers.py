@@ -170,23 +170,7 @@ class _SafeRules(CheckedSettings):
         stored = store_trained_values(model, config)
         if self._trains:
             give_norms_layers(model)
-        for step in ordered_steps.BEFORE_PASSES:
-            if self._is_left_out(step, without):
-                continue
-            # An exponent that is a parameter is trained.
-            if step is spell_out_powers and is_for_training(config):
-                continue
-            if step is write_functionally:
-                self._tell(LOST_WRITE, write_functionally(model))
-            elif step is spell_out_operators:
-                spell_out_operators(
-                    model,
-                    keeps_costly=self.tosa_spec.support_float(),
-                    keeps_norms=self._trains,
-                    in_groups=self._trains and self._is_ethos_u85(),
-                )
-            else:
-                step(model)
+        self._prepare(model, without, is_for_training(config))
         # Our steps have written views of parameters, which stock folds.
         written = store_trained_values(model, config, only_views=True)
         self._tell(UNTRAINED, (*stored.shared, *written.shared))
@@ -207,6 +191,26 @@ class _SafeRules(CheckedSettings):
                 step(model)
         restore_outputs(model, outputs)
         return model
+
+    def _prepare(self, model: GraphModule, without: Without, is_trained: bool) -> None:
+        """Take our own steps before stock's passes."""
+        for step in ordered_steps.BEFORE_PASSES:
+            if self._is_left_out(step, without):
+                continue
+            # An exponent that is a parameter is trained.
+            if step is spell_out_powers and is_trained:
+                continue
+            if step is write_functionally:
+                self._tell(LOST_WRITE, write_functionally(model))
+            elif step is spell_out_operators:
+                spell_out_operators(
+                    model,
+                    keeps_costly=self.tosa_spec.support_float(),
+                    keeps_norms=self._trains,
+                    in_groups=self._trains and self._is_ethos_u85(),
+                )
+            else:
+                step(model)
 
     def _is_left_out(self, step: Callable[..., Any], without: Without) -> bool:
         """Tell whether a step is not taken for this target, for training, or because it changed what is computed."""

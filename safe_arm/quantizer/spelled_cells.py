@@ -1,4 +1,4 @@
-"""Spellings of single steps of recurrent layers; stock takes whole layers, and of the steps only one of an LSTM.
+"""Single steps of recurrent layers; stock takes whole layers, and of the steps only one of an LSTM.
 
 Each takes the arguments of the operator in the order of its schema.
 
@@ -9,76 +9,123 @@ folded into a constant before training begins: such a step adds the bias itself,
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.quantizer.constant_values import filler_of
 from safe_arm.quantizer.graph_edits import Writer
 
 _ATEN = torch.ops.aten
-_SUM = _ATEN.add.Tensor
-_PRODUCT = _ATEN.mul.Tensor
-_SIGMOID = _ATEN.sigmoid.default
-_TANH = _ATEN.tanh.default
 
 
 def _gru(
-    write: Writer,
-    x: Node,
-    state: Node,
-    weight: Node,
-    state_weight: Node,
-    bias: Node | None,
-    state_bias: Node | None,
+    x: Tensor,
+    state: Tensor,
+    weight: Tensor,
+    state_weight: Tensor,
+    bias: Tensor | None,
+    state_bias: Tensor | None,
     *,
-    is_trained: bool = False,
-) -> Node:
-    """Write what stock writes for each step of a whole layer."""
-    new = _linear(write, x, weight, bias)
-    new_reset, new_update, new_content = _parts(write, new, 3)
-    if is_trained and state_bias is not None and _is_zeros(state):
-        total = write(_SUM, new, state_bias)
-        reset, update, total_content = _parts(write, total, 3)
+    adds_bias: bool = False,
+) -> Tensor:
+    """Return what stock writes for each step of a whole layer."""
+    new = F.linear(x, weight, bias)
+    new_reset, new_update, new_content = _parts(new, 3)
+    if adds_bias and state_bias is not None:
+        reset, update, total_content = _parts(new + state_bias, 3)
         # A part of the bias would be folded.
-        old_content = write(_ATEN.sub.Tensor, total_content, new_content)
+        old_content = total_content - new_content
     else:
-        old = _linear(write, state, state_weight, state_bias)
-        old_reset, old_update, old_content = _parts(write, old, 3)
-        reset = write(_SUM, new_reset, old_reset)
-        update = write(_SUM, new_update, old_update)
-    reset = write(_SIGMOID, reset)
-    update = write(_SIGMOID, update)
-    old_content = write(_PRODUCT, reset, old_content)
-    content = write(_SUM, new_content, old_content)
-    content = write(_TANH, content)
-    distance = write(_ATEN.sub.Tensor, state, content)
-    kept = write(_PRODUCT, update, distance)
-    return write(_SUM, content, kept)
+        old = F.linear(state, state_weight, state_bias)
+        old_reset, old_update, old_content = _parts(old, 3)
+        reset = new_reset + old_reset
+        update = new_update + old_update
+    reset = reset.sigmoid()
+    update = update.sigmoid()
+    content = (new_content + reset * old_content).tanh()
+    kept = update * (state - content)
+    return content + kept
 
 
-def _linear(
-    write: Writer,
-    x: Node,
-    weight: Node,
-    bias: Node | None,
-) -> Node:
-    return write(_ATEN.linear.default, x, weight, bias)
+def _parts(gates: Tensor, count: int) -> list[Tensor]:
+    size = gates.shape[-1] // count
+    parts = []
+    for start in range(0, count * size, size):
+        parts.append(_ATEN.slice(gates, -1, start, start + size))
+    return parts
 
 
-def _of_state(
-    write: Writer,
-    state: Node,
-    weight: Node,
-    bias: Node | None,
-    is_trained: bool,
-) -> Node:
-    """Return what a step adds for its state."""
-    if is_trained and bias is not None and _is_zeros(state):
-        return bias
-    return _linear(write, state, weight, bias)
+def _gates(
+    x: Tensor,
+    state: Tensor,
+    weight: Tensor,
+    state_weight: Tensor,
+    bias: Tensor | None,
+    state_bias: Tensor | None,
+    adds_bias: bool,
+) -> Tensor:
+    """Return the sum of a layer of the input and one of the state, or its bias."""
+    new = F.linear(x, weight, bias)
+    if adds_bias and state_bias is not None:
+        return new + state_bias
+    return new + F.linear(state, state_weight, state_bias)
+
+
+def _lstm(
+    x: Tensor,
+    states: list[Tensor],
+    weight: Tensor,
+    state_weight: Tensor,
+    bias: Tensor | None,
+    state_bias: Tensor | None,
+    *,
+    adds_bias: bool = False,
+) -> list[Tensor]:
+    """Return the states behind a step; stock raises on a step that reads the states of another."""
+    state, memory = states
+    gates = _gates(x, state, weight, state_weight, bias, state_bias, adds_bias)
+    learn, keep, content, show = _parts(gates, 4)
+    learn = learn.sigmoid()
+    keep = keep.sigmoid()
+    content = content.tanh()
+    show = show.sigmoid()
+    kept = keep * memory
+    memory = kept + learn * content
+    return [show * memory.tanh(), memory]
+
+
+def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return the spelling of a step that sums two layers, and ends in an activation."""
+
+    def spelled(
+        x: Tensor,
+        state: Tensor,
+        weight: Tensor,
+        state_weight: Tensor,
+        bias: Tensor | None,
+        state_bias: Tensor | None,
+        *,
+        adds_bias: bool = False,
+    ) -> Tensor:
+        gates = _gates(x, state, weight, state_weight, bias, state_bias, adds_bias)
+        return activation(gates)
+
+    return spelled
+
+
+def _trained(cell: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the spelling of a step of a net that is trained."""
+
+    def spelled(write: Writer, x: Node, state: Any, *weights: Node | None) -> Any:
+        first = state if isinstance(state, Node) else state[0]
+        how = {"adds_bias": _is_zeros(first)}
+        return write.compute(cell, (x, state, *weights), how)
+
+    return spelled
 
 
 def _is_zeros(state: Node) -> bool:
@@ -86,74 +133,13 @@ def _is_zeros(state: Node) -> bool:
     return state.target is _ATEN.zeros.default or filler_of(state) == 0
 
 
-def _parts(write: Writer, gates: Node, count: int) -> list[Node]:
-    sizes = gates.meta["val"].shape
-    size = sizes[-1] // count
-    parts = []
-    for start in range(0, count * size, size):
-        part = write(_ATEN.slice.Tensor, gates, -1, start, start + size)
-        parts.append(part)
-    return parts
-
-
-def _lstm(
-    write: Writer,
-    x: Node,
-    states: list[Node],
-    weight: Node,
-    state_weight: Node,
-    bias: Node | None,
-    state_bias: Node | None,
-    *,
-    is_trained: bool = False,
-) -> list[Node]:
-    """Write the gates over the sum of both layers; stock raises on a step that reads the states of another."""
-    state, memory = states
-    new = _linear(write, x, weight, bias)
-    old = _of_state(write, state, state_weight, state_bias, is_trained)
-    gates = write(_SUM, new, old)
-    learn, keep, content, show = _parts(write, gates, 4)
-    learn = write(_SIGMOID, learn)
-    keep = write(_SIGMOID, keep)
-    content = write(_TANH, content)
-    show = write(_SIGMOID, show)
-    kept = write(_PRODUCT, keep, memory)
-    learned = write(_PRODUCT, learn, content)
-    memory = write(_SUM, kept, learned)
-    content = write(_TANH, memory)
-    state = write(_PRODUCT, show, content)
-    return [state, memory]
-
-
-def _plain(activation: Callable[..., Any]) -> Callable[..., Node]:
-    """Return the spelling of a step that sums two layers, and ends in an activation."""
-
-    def spelled(
-        write: Writer,
-        x: Node,
-        state: Node,
-        weight: Node,
-        state_weight: Node,
-        bias: Node | None,
-        state_bias: Node | None,
-        *,
-        is_trained: bool = False,
-    ) -> Node:
-        new = _linear(write, x, weight, bias)
-        old = _of_state(write, state, state_weight, state_bias, is_trained)
-        total = write(_SUM, new, old)
-        return write(activation, total)
-
-    return spelled
-
-
 CELLS: dict[Any, Callable[..., Any]] = {
     _ATEN.gru_cell.default: _gru,
     _ATEN.lstm_cell.default: _lstm,
-    _ATEN.rnn_tanh_cell.default: _plain(_TANH),
-    _ATEN.rnn_relu_cell.default: _plain(_ATEN.relu.default),
+    _ATEN.rnn_tanh_cell.default: _plain(torch.tanh),
+    _ATEN.rnn_relu_cell.default: _plain(torch.relu),
 }
-#: Spellings of the steps of a net that is trained.
-TRAINED_CELLS: dict[Any, Any] = {}
-for _cell, _spelling in CELLS.items():
-    TRAINED_CELLS[_cell] = partial(_spelling, is_trained=True)
+#: Spellings that look at the nodes of the graph.
+TRAINED_CELLS: dict[Any, Callable[..., Any]] = {}
+for _cell, _function in CELLS.items():
+    TRAINED_CELLS[_cell] = _trained(_function)

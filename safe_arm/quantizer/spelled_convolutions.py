@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -19,23 +20,19 @@ from safe_arm.quantizer.own_names import own_name, write_name
 _ATEN = torch.ops.aten
 
 
-def _padded_by_name(convolution: OpOverload) -> Callable[..., Node | None]:
+def _padded_by_name(convolution: OpOverload) -> Callable[..., Tensor]:
     """Return the spelling of a convolution whose padding has a name, with the widths that the name stands for."""
 
     def spelled(
-        write: Writer,
-        x: Node,
-        weight: Node,
-        bias: Node | None,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
         stride: list[int],
         padding: str,
         dilation: list[int],
         groups: int,
-    ) -> Node | None:
-        kernel = tensor_of(weight)
-        if kernel is None:
-            return None
-        sides = kernel.shape[2:]
+    ) -> Tensor:
+        sides = weight.shape[2:]
         before = [0] * len(sides)
         lacking: list[int] = []
         if padding == "same":
@@ -45,8 +42,10 @@ def _padded_by_name(convolution: OpOverload) -> Callable[..., Node | None]:
                 # Values that an even side lacks are added behind the others; the last dimension comes first.
                 lacking = [0, width % 2, *lacking]
         if any(lacking):
-            x = write(_ATEN.pad.default, x, lacking)
-        return write(convolution, x, weight, bias, stride, before, dilation, groups)
+            x = F.pad(x, lacking)
+        convolved: Tensor
+        convolved = convolution(x, weight, bias, stride, before, dilation, groups)
+        return convolved
 
     return spelled
 
@@ -76,7 +75,7 @@ def _conv_transpose2d(
         margins.append(step * (side - 1) - less)
     if min(margins) < 0:
         return None
-    spread = _spread(write, x, pair(stride), pair(output_padding))
+    spread = write.compute(_spread, (x, pair(stride), pair(output_padding)))
     if spread is None:
         return None
     turned = _stored_once(write, weight, _turned(kernel), "turned")
@@ -154,47 +153,45 @@ def _turned(kernel: Tensor) -> Tensor:
     return turned
 
 
-def _spread(
-    write: Writer, x: Node, stride: list[int], trailing: list[int]
-) -> Node | None:
-    """Write an image with zeros between its values; None for one without a batch, or of dynamic sides.
+def _spread(x: Tensor, stride: list[int], trailing: list[int]) -> Tensor | None:
+    """Return an image with zeros between its values; None for one without a batch, or of dynamic sides.
 
     With the channels last the zeros are behind what they follow, which costs a copy and no transpose.
 
     Args:
-        write: writes the operators.
         x: the image.
         stride: from one value to the next.
         trailing: so many zeros follow the last value, fewer than ``stride``.
     """
-    value = tensor_of(x)
-    if value is None or value.dim() != 4:
+    if x.dim() != 4:
         return None
-    _, channels, rows, columns = value.shape
+    _, channels, rows, columns = x.shape
     if not all(isinstance(size, int) for size in (channels, rows, columns)):
         return None
     down, across = stride
     if trailing[0] >= down or trailing[1] >= across:
         return None
     width = columns * across
-    x = write(_ATEN.permute.default, x, [0, 2, 3, 1])
-    x = write(_ATEN.pad.default, x, [0, (across - 1) * channels])
-    x = write(_ATEN.reshape.default, x, [-1, rows, width * channels])
-    x = write(_ATEN.pad.default, x, [0, (down - 1) * width * channels])
-    x = write(_ATEN.reshape.default, x, [-1, rows * down, width, channels])
+    x = F.pad(x.permute(0, 2, 3, 1), [0, (across - 1) * channels])
+    x = x.reshape(-1, rows, width * channels)
+    x = F.pad(x, [0, (down - 1) * width * channels])
+    x = x.reshape(-1, rows * down, width, channels)
     lengths = [
         (rows - 1) * down + 1 + trailing[0],
         (columns - 1) * across + 1 + trailing[1],
     ]
     for dim, length in enumerate(lengths, 1):
-        x = write(_ATEN.slice.Tensor, x, dim, 0, length)
-    return write(_ATEN.permute.default, x, [0, 3, 1, 2])
+        x = _ATEN.slice(x, dim, 0, length)
+    return x.permute(0, 3, 1, 2)
 
 
-CONVOLUTIONS = {
+PADDED_CONVOLUTIONS = {
     _ATEN.conv1d.padding: _padded_by_name(_ATEN.conv1d.default),
     _ATEN.conv2d.padding: _padded_by_name(_ATEN.conv2d.default),
     _ATEN.conv3d.padding: _padded_by_name(_ATEN.conv3d.default),
+}
+#: Spellings that look at the nodes of the graph.
+CONVOLUTIONS = {
     _ATEN.conv_transpose1d.default: _conv_transpose1d,
     _ATEN.conv_transpose2d.input: _conv_transpose2d,
 }

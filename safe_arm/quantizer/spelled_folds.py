@@ -1,4 +1,4 @@
-"""Spelling of the sum of overlapping windows, which no annotator knows.
+"""The sum of overlapping windows, which no annotator knows, in terms of operators that one does.
 
 It takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
 """
@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
-from torch.fx import Node
+import torch.nn.functional as F
+from torch import Tensor
 
-from safe_arm.quantizer.graph_edits import Writer, pair, tensor_of
+from safe_arm.quantizer.graph_edits import is_static, pair
 
 _ATEN = torch.ops.aten
-_RESHAPE = _ATEN.reshape.default
-_PAD = _ATEN.pad.default
 #: Images that are added at most: each is an operator.
 _MOST_IMAGES = 64
 
@@ -63,42 +62,32 @@ class _Side:
 
 
 def _fold(
-    write: Writer,
-    x: Node,
+    x: Tensor,
     sizes: list[int],
     kernel: list[int],
     dilation: list[int],
     padding: list[int],
     stride: list[int],
-) -> Node | None:
-    """Write the sum of windows as that of images, in each of which no windows overlap; it is rounded once."""
-    value = tensor_of(x)
-    if value is None:
+) -> Tensor | None:
+    """Return the sum of windows as that of images, in each of which no windows overlap; it is rounded once."""
+    if x.dim() != 3 or not x.numel() or not is_static(x):
         return None
-    if value.dim() != 3:
-        return None
-    if not all(isinstance(size, int) for size in (*value.shape, *sizes)):
+    if not all(isinstance(size, int) for size in sizes):
         return None
     settings = (sizes, kernel, dilation, padding, stride)
     sides = [_side(*each) for each in zip(*map(pair, settings), strict=True)]
     down, across = sides
-    if down is None:
+    if down is None or across is None:
         return None
-    if across is None:
+    if down.blocks * across.blocks > _MOST_IMAGES:
         return None
-    if not value.numel():
-        return None
-    number = down.blocks * across.blocks
-    if number > _MOST_IMAGES:
-        return None
-    batch = value.shape[0]
-    channels = value.shape[1] // (down.window * across.window)
-    images = _images(write, x, [batch, channels], down, across)
-    total = _sum(write, images, [number, channels], down, across)
+    channels = x.shape[1] // (down.window * across.window)
+    images = _images(x, channels, down, across)
+    total = _sum(images, channels, down, across)
     for dim, side in ((2, down), (3, across)):
         end = side.padding + side.size
         if (side.padding, end) != (0, side.whole):
-            total = write(_ATEN.slice.Tensor, total, dim, side.padding, end)
+            total = _ATEN.slice(total, dim, side.padding, end)
     return total
 
 
@@ -114,35 +103,27 @@ def _side(
     return _Side(size, window, stride, blocks, count, step, padding)
 
 
-def _images(
-    write: Writer, x: Node, sizes: list[int], down: _Side, across: _Side
-) -> Node:
-    """Write windows as images of the blocks at one place of them, the places before the channels."""
-    batch, channels = sizes
+def _images(x: Tensor, channels: int, down: _Side, across: _Side) -> Tensor:
+    """Return windows as images of the blocks at one place of them, the places before the channels."""
+    batch = x.shape[0]
     places = down.count * across.count
     if down.rest:
-        rows = [batch, channels, down.window, across.window * places]
-        x = write(_RESHAPE, x, rows)
-        x = write(_PAD, x, [0, 0, 0, down.rest])
+        x = x.reshape(batch, channels, down.window, across.window * places)
+        x = F.pad(x, [0, 0, 0, down.rest])
     if across.rest:
         height = down.blocks * down.block
-        columns = [batch, channels * height, across.window, places]
-        x = write(_RESHAPE, x, columns)
-        x = write(_PAD, x, [0, 0, 0, across.rest])
-    blocks = [
-        batch, channels, down.blocks, down.block, across.blocks, across.block, down.count, across.count,
-    ]  # fmt: skip
-    x = write(_RESHAPE, x, blocks)
-    x = write(_ATEN.permute.default, x, [0, 2, 4, 1, 6, 3, 7, 5])
+        x = x.reshape(batch, channels * height, across.window, places)
+        x = F.pad(x, [0, 0, 0, across.rest])
+    rows = (down.blocks, down.block, across.blocks, across.block)
+    x = x.reshape(batch, channels, *rows, down.count, across.count)
+    x = x.permute(0, 2, 4, 1, 6, 3, 7, 5)
     number = down.blocks * across.blocks * channels
-    return write(_RESHAPE, x, [batch, number, down.covered, across.covered])
+    return x.reshape(batch, number, down.covered, across.covered)
 
 
-def _sum(
-    write: Writer, images: Node, sizes: list[int], down: _Side, across: _Side
-) -> Node:
-    """Write the sum of images that are each at its place in the whole."""
-    number, channels = sizes
+def _sum(images: Tensor, channels: int, down: _Side, across: _Side) -> Tensor:
+    """Return the sum of images that are each at its place in the whole."""
+    number = down.blocks * across.blocks
     moved = []
     for index, (row, column) in enumerate(
         product(range(down.blocks), range(across.blocks))
@@ -150,18 +131,16 @@ def _sum(
         image = images
         if number > 1:
             first = index * channels
-            image = write(_ATEN.slice.Tensor, images, 1, first, first + channels)
+            image = _ATEN.slice(images, 1, first, first + channels)
         around = [*_around(across, column), *_around(down, row)]
         if any(around):
-            image = write(_PAD, image, around)
+            image = F.pad(image, around)
         moved.append(image)
     if number == 1:
         return moved[0]
-    joined = write(_ATEN.cat.default, moved, 1)
     pixels = channels * down.whole * across.whole
-    joined = write(_RESHAPE, joined, [-1, number, pixels])
-    total = write(_ATEN.sum.dim_IntList, joined, [1])
-    return write(_RESHAPE, total, [-1, channels, down.whole, across.whole])
+    joined = torch.cat(moved, 1).reshape(-1, number, pixels)
+    return joined.sum([1]).reshape(-1, channels, down.whole, across.whole)
 
 
 def _around(side: _Side, block: int) -> list[int]:

@@ -5,7 +5,10 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.quantizer.graph_edits import (
@@ -18,8 +21,6 @@ from safe_arm.quantizer.graph_edits import (
 from safe_arm.quantizer.spelled_pools import unfold_columns
 
 _ATEN = torch.ops.aten
-_RESHAPE = _ATEN.reshape.default
-_UNSQUEEZE = _ATEN.unsqueeze.default
 
 
 def _convolve_image(
@@ -41,27 +42,38 @@ def _convolve_image(
         return None
     if not _is_computed_from_input(weight):
         return None
-    batch = sizes[0]
-    outputs, depth, *kernel = shape
-    columns = unfold_columns(write, x, kernel, dilation, padding, stride)
+    image: Node | None
+    how = (stride, padding, dilation, groups)
+    image = write.compute(_convolved, (x, weight, bias, *how))
+    return image
+
+
+def _convolved(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+) -> Tensor | None:
+    batch = x.shape[0]
+    outputs, depth, *kernel = weight.shape
+    columns = unfold_columns(x, kernel, dilation, padding, stride)
     if columns is None:
         return None
     terms = depth * kernel[0] * kernel[1]
-    rows = write(_ATEN.permute.default, columns, [1, 0, 2])
-    rows = write(_RESHAPE, rows, [groups, terms, -1])
-    weights = write(_RESHAPE, weight, [groups, outputs // groups, terms])
-    product = write(_ATEN.bmm.default, weights, rows)
+    rows = columns.permute(1, 0, 2).reshape(groups, terms, -1)
+    weights = weight.reshape(groups, outputs // groups, terms)
     sides = []
-    how = (sizes[2:], kernel, pair(dilation), pair(padding), pair(stride))
+    how = (x.shape[2:], kernel, pair(dilation), pair(padding), pair(stride))
     for size, side, step, margin, stride_of_side in zip(*how, strict=True):
         reach = size + 2 * margin - step * (side - 1) - 1
         sides.append(reach // stride_of_side + 1)
-    image = write(_RESHAPE, product, [outputs, batch, *sides])
-    image = write(_ATEN.transpose.int, image, 0, 1)
+    image = weights.bmm(rows).reshape(outputs, batch, *sides).transpose(0, 1)
     if bias is None:
         return image
-    offsets = write(_RESHAPE, bias, [1, outputs, 1, 1])
-    return write(_ATEN.add.Tensor, image, offsets)
+    return image + bias.reshape(1, outputs, 1, 1)
 
 
 def _convolve_sequence(
@@ -78,21 +90,17 @@ def _convolve_sequence(
     sizes = static_sizes(x)
     if sizes is None or len(sizes) != 3 or not _is_computed_from_input(weight):
         return None
-    row = write(_UNSQUEEZE, x, 2)
-    kernel = write(_UNSQUEEZE, weight, 2)
-    result = _convolve_image(
-        write,
-        row,
-        kernel,
-        bias,
-        [1, *stride],
-        [0, *padding],
-        [1, *dilation],
-        groups,
-    )
-    if result is None:
-        return None
-    return write(_ATEN.squeeze.dim, result, 2)
+    sequence: Node | None
+    how = ([1, *stride], [0, *padding], [1, *dilation], groups)
+    sequence = write.compute(_convolved_row, (x, weight, bias, *how))
+    return sequence
+
+
+def _convolved_row(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *how: Any
+) -> Tensor | None:
+    image = _convolved(x.unsqueeze(2), weight.unsqueeze(2), bias, *how)
+    return None if image is None else image.squeeze(2)
 
 
 def _layer(
@@ -107,11 +115,13 @@ def _layer(
         return None
     if weight.meta["val"].dim() != 2 or not _is_computed_from_input(weight):
         return None
-    turned = write(_ATEN.transpose.int, weight, 0, 1)
-    product = write(_ATEN.matmul.default, x, turned)
-    if bias is None:
-        return product
-    return write(_ATEN.add.Tensor, product, bias)
+    layer: Node = write.compute(_multiplied, (x, weight, bias))
+    return layer
+
+
+def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product = x @ weight.transpose(0, 1)
+    return product if bias is None else product + bias
 
 
 def _is_computed_from_input(weight: Node) -> bool:

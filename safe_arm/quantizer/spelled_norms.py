@@ -1,4 +1,4 @@
-"""Spellings of norms that no annotator knows.
+"""Norms that no annotator knows, in terms of operators that one does.
 
 Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
 """
@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import Node
 from torch.nn import Parameter
@@ -19,132 +20,89 @@ from safe_arm.quantizer.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.own_names import write_name
 
 _ATEN = torch.ops.aten
-_PRODUCT = _ATEN.mul.Tensor
-_SUM = _ATEN.add.Tensor
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
 
 
 def _instance_norm(
-    write: Writer,
-    x: Node,
-    weight: Node | None,
-    bias: Node | None,
-    seen_mean: Node | None,
-    seen_variance: Node | None,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    seen_mean: Tensor | None,
+    seen_variance: Tensor | None,
     is_of_instance: bool,
     momentum: float,
     eps: float,
     *_: Any,
-) -> Node | None:
-    """Write a norm over an image without a reshape, which would cost a transpose on the device."""
+) -> Tensor | None:
+    """Return a norm over an image without a reshape, which would cost a transpose on the device."""
     # With statistics of its own it writes into them.
     if not is_of_instance or seen_mean is not None:
         return None
-    dims = list(range(2, _rank(x)))
+    dims = list(range(2, x.dim()))
     terms = _count(x, dims)
     if not terms:
         return None
-    mean = _mean(write, x, dims, terms)
-    centred = write(_ATEN.sub.Tensor, x, mean)
-    normed = _over_root(write, centred, dims, terms, eps)
+    normed = _over_root(x - _mean(x, dims, terms), dims, terms, eps)
     across = [1, -1, *(1 for _ in dims)]
     if weight is not None:
-        factor = write(_ATEN.view.default, weight, across)
-        normed = write(_PRODUCT, normed, factor)
+        normed = normed * weight.view(across)
     if bias is not None:
-        offset = write(_ATEN.view.default, bias, across)
-        normed = write(_SUM, normed, offset)
+        normed = normed + bias.view(across)
     return normed
 
 
 def _instance_norm_in_groups(
-    write: Writer,
-    x: Node,
-    weight: Node | None,
-    bias: Node | None,
-    *how: Any,
-) -> Node | None:
-    """Write a norm with factors as one of groups of one channel."""
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, *how: Any
+) -> Tensor | None:
+    """Return a norm with factors as one of groups of one channel."""
     seen_mean, _, is_of_instance, _, eps, *_ = how
     if weight is None or not is_of_instance or seen_mean is not None:
-        return _instance_norm(write, x, weight, bias, *how)
-    channels = tensor_of(x).shape[1]  # type: ignore[union-attr]
-    return write(_ATEN.group_norm.default, x, channels, weight, bias, eps)
+        return _instance_norm(x, weight, bias, *how)
+    return F.group_norm(x, x.shape[1], weight, bias, eps)
 
 
 def _rms_norm(
-    write: Writer, x: Node, shape: list[Any], weight: Node | None, eps: float | None
-) -> Node | None:
-    rank = _rank(x)
-    dims = list(range(rank - len(shape), rank))
+    x: Tensor, shape: list[Any], weight: Tensor | None, eps: float | None
+) -> Tensor | None:
+    dims = list(range(x.dim() - len(shape), x.dim()))
     terms = _count(x, dims)
     if not terms:
         return None
     if eps is None:
         eps = torch.finfo(torch.float32).eps
-    normed = _over_root(write, x, dims, terms, eps)
-    if weight is None:
-        return normed
-    return write(_PRODUCT, normed, weight)
+    normed = _over_root(x, dims, terms, eps)
+    return normed if weight is None else normed * weight
 
 
-def _rank(x: Node) -> int:
-    value = tensor_of(x)
-    assert value is not None
-    return value.dim()
-
-
-def _count(x: Node, dims: list[int]) -> int:
+def _count(x: Tensor, dims: list[int]) -> int:
     """Return how many values a mean is taken of; 0 if that is not known."""
-    value = tensor_of(x)
-    assert value is not None
     sizes = []
     for dim in dims:
-        size = value.shape[dim]
+        size = x.shape[dim]
         if not isinstance(size, int):
             return 0
         sizes.append(size)
     return math.prod(sizes)
 
 
-def _mean(
-    write: Writer,
-    x: Node,
-    dims: list[int],
-    terms: int,
-) -> Node:
-    """Write a mean as the sum that it is, so that what is summed may stay exact."""
-    total = write(_ATEN.sum.dim_IntList, x, dims, True)
-    return write(_PRODUCT, total, 1 / terms)
+def _mean(x: Tensor, dims: list[int], terms: int) -> Tensor:
+    """Return a mean as the sum that it is, so that what is summed may stay exact."""
+    return x.sum(dims, True) * (1 / terms)
 
 
-def _over_root(
-    write: Writer,
-    x: Node,
-    dims: list[int],
-    terms: int,
-    eps: float,
-) -> Node:
-    """Write values divided by the root of their mean square."""
-    square = write(_PRODUCT, x, x)
-    mean = _mean(write, square, dims, terms)
-    raised = write(_SUM, mean, eps)
-    factor = write(_ATEN.rsqrt.default, raised)
-    return write(_PRODUCT, x, factor)
+def _over_root(x: Tensor, dims: list[int], terms: int, eps: float) -> Tensor:
+    """Return values divided by the root of their mean square."""
+    raised = _mean(x * x, dims, terms) + eps
+    return x * raised.rsqrt()
 
 
 def _linalg_norm(
-    write: Writer,
-    x: Node,
-    order: float | None,
-    dims: list[int] | None,
-    keepdim: bool,
-    *_: Any,
-) -> Node | None:
+    x: Tensor, order: float | None, dims: list[int] | None, keepdim: bool, *_: Any
+) -> Tensor | None:
     if order is not None and not _is_of_vectors(order, dims):
         return None
-    return write(_ATEN.linalg_vector_norm.default, x, 2, dims, keepdim)
+    return _ATEN.linalg_vector_norm(x, 2, dims, keepdim)
 
 
 def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
@@ -301,8 +259,9 @@ def from_image(write: Writer, image: Node, shape: torch.Size) -> Node:
     return image
 
 
+#: Spellings that look at the nodes of the graph.
+BATCH_NORMS = {_ATEN.batch_norm.default: _batch_norm}
 NORMS = {
-    _ATEN.batch_norm.default: _batch_norm,
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.rms_norm.default: _rms_norm,
     _ATEN.linalg_norm.default: _linalg_norm,

@@ -37,8 +37,7 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
     if number is not None and _is_like(node, base):
         power = Writer(node)(_ATEN.pow.Tensor_Scalar, base, number)
     elif of_number is not None and _is_like(node, exponent):
-        assert isinstance(exponent, Node)
-        power = power_of_number(Writer(node), of_number, exponent)
+        power = Writer(node).compute(power_of_number, (of_number, exponent))
     if power is None:
         return False
     node.replace_all_uses_with(power)

@@ -18,32 +18,47 @@ from safe_arm.quantizer.graph_edits import Writer
 from safe_arm.quantizer.operator_schemas import arguments_by_name
 from safe_arm.quantizer.own_writes import functional_of
 from safe_arm.quantizer.spelled_activations import ACTIVATIONS
-from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC
+from safe_arm.quantizer.spelled_arithmetic import ARITHMETIC, ARITHMETIC_OF_NODES
 from safe_arm.quantizer.spelled_cells import CELLS, TRAINED_CELLS
-from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS
+from safe_arm.quantizer.spelled_convolutions import CONVOLUTIONS, PADDED_CONVOLUTIONS
 from safe_arm.quantizer.spelled_folds import FOLDS
 from safe_arm.quantizer.spelled_kernels import KERNELS
 from safe_arm.quantizer.spelled_losses import LOSSES
-from safe_arm.quantizer.spelled_norms import NORMS, NORMS_IN_GROUPS
+from safe_arm.quantizer.spelled_norms import BATCH_NORMS, NORMS, NORMS_IN_GROUPS
 from safe_arm.quantizer.spelled_pools import POOLS
-from safe_arm.quantizer.spelled_products import PRODUCTS
+from safe_arm.quantizer.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spelled_resizes import RESIZES
 from safe_arm.quantizer.spelled_views import VIEWS
 
-_SPELLINGS: dict[Any, Any] = {
+#: Functions of tensors, which are traced.
+_FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
     **ARITHMETIC,
     **CELLS,
-    **CONVOLUTIONS,
     **FOLDS,
-    **KERNELS,
     **LOSSES,
     **NORMS,
+    **PADDED_CONVOLUTIONS,
     **POOLS,
     **PRODUCTS,
-    **RESIZES,
     **VIEWS,
 }
+#: Functions of nodes, each with a writer before its arguments.
+_WRITERS: dict[Any, Any] = {
+    **ARITHMETIC_OF_NODES,
+    **BATCH_NORMS,
+    **CONTRACTIONS,
+    **CONVOLUTIONS,
+    **KERNELS,
+    **RESIZES,
+}
+#: Operators that torch itself writes with others, which an annotator knows.
+_COMPOSITES = named(
+    "absolute adjoint broadcast_tensors broadcast_to clip column_stack diff"
+    " divide dsplit dstack expand_as ger hsplit hstack mH mT multiply"
+    " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
+    " tensor_split true_divide vsplit vstack"
+)
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
 #: be in the delegate.
 _COSTLY = frozenset(
@@ -86,43 +101,58 @@ def spell_out_operators(
             an Ethos-U55 a third more, by Vela's estimate.
     """
     kept: set[object] = set()
-    spellings = _SPELLINGS
+    functions, writers = _FUNCTIONS, _WRITERS
     if keeps_costly:
         kept.update(_COSTLY)
     if keeps_norms:
         kept.add(torch.ops.aten.batch_norm.default)
-        spellings = {**_SPELLINGS, **TRAINED_CELLS}
+        writers = {**_WRITERS, **TRAINED_CELLS}
     if in_groups:
-        spellings = {**spellings, **NORMS_IN_GROUPS}
+        functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}
     for module in graph_modules(model):
         is_changed = False
         for node in list(module.graph.nodes):
             if node.op != "call_function" or node.target in kept:
                 continue
-            if _spell_out(node, spellings):
+            if _spell_out(node, functions, writers):
                 is_changed = True
         if is_changed:
             module.graph.eliminate_dead_code()
             module.recompile()
 
 
-def _spell_out(node: Node, spellings: dict[Any, Any]) -> bool:
+def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> bool:
     """Write one operator with others, and tell whether it was."""
     if not _is_float(node):
         return False
     is_changed = _write_apart(node)
-    spelling = spellings.get(node.target)
-    if spelling is None:
-        return is_changed
-    arguments = arguments_by_name(node)
-    written = spelling(Writer(node), *arguments.values())
+    before = node.prev
+    written = _written(node, functions, writers)
     if written is None:
         return is_changed
     if isinstance(written, Node):
         node.replace_all_uses_with(written)
         node.graph.erase_node(node)
         return True
-    return _replace_elements(node, written) or is_changed
+    if _replace_elements(node, written):
+        return True
+    while node.prev is not before:
+        node.graph.erase_node(node.prev)
+    return is_changed
+
+
+def _written(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> Any:
+    """Write others before an operator and return their result or list of results; None if it is left alone."""
+    target: Any = node.target
+    write = Writer(node)
+    if target in writers:
+        return writers[target](write, *arguments_by_name(node).values())
+    if target in functions:
+        arguments = arguments_by_name(node).values()
+        return write.compute(functions[target], list(arguments))
+    if op_name(node) in _COMPOSITES:
+        return write.compute(target, node.args, node.kwargs, is_whole=False)
+    return None
 
 
 def _write_apart(node: Node) -> bool:
@@ -131,7 +161,8 @@ def _write_apart(node: Node) -> bool:
     if functional is None:
         return False
     name = op_name(node).removesuffix("_")
-    if functional not in _SPELLINGS and name not in _ANNOTATED:
+    is_spelled = functional in _FUNCTIONS or functional in _WRITERS
+    if not is_spelled and name not in _ANNOTATED | _COMPOSITES:
         return False
     node.target = functional
     return True

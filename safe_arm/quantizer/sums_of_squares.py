@@ -108,14 +108,14 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
     number = write.number(value.args[1])
-    inner = near_sum(write, source) if number is not None else None
-    if number is None or inner is None:
+    if number is None:
+        return None
+    inner = near_sum(write, source)
+    if inner is None:
         return None
     if value.target is _PRODUCT:
         return _multiple(inner, number)
-    if number < 0:
-        return None
-    return replace(inner, offset=inner.offset + number, least=inner.least + number)
+    return _raised(inner, number)
 
 
 def _multiple(inner: NearSum, number: float) -> NearSum | None:
@@ -123,6 +123,12 @@ def _multiple(inner: NearSum, number: float) -> NearSum | None:
         return None
     factor, offset = inner.factor * number, inner.offset * number
     return NearSum(inner.total, factor, offset, inner.least * number)
+
+
+def _raised(inner: NearSum, number: float) -> NearSum | None:
+    if number < 0:
+        return None
+    return replace(inner, offset=inner.offset + number, least=inner.least + number)
 
 
 def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:

@@ -28,12 +28,15 @@ _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 _LINEAR_TAKEN_APART = "aten::addmm"
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
+#: Advice for a size that is dynamic.
+_WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
     r"int64": "use int32 or smaller integers there",
     r"(?<!for input dtype torch\.)float(16|32|64)|fp dtype|fp32|not (marked as )?quantized": (
         "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"
     ),
+    r"shape extension": _WITH_SHAPES,
     r"requires? (the )?\w+ extension": "use a profile with that extension",
 }
 
@@ -172,6 +175,8 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
         return _advice_for_float(verdict.left_float)
     if verdict.stage == "stock":
         return _advice_for_target(report, text, verdict.op)
+    if "shape extension" in text:
+        return _WITH_SHAPES
     script = _SCRIPT
     if verdict.repro:
         script = f"python {verdict.repro}"

@@ -5,8 +5,10 @@ import torch
 from patches_of import patched
 from small import Lambda, image
 from spying import noted
+from torch import _ops
 from torch._export import utils
-from torch.export import ExportedProgram
+from torch._subclasses import fake_impls
+from torch.export import ExportedProgram, exported_program
 
 from safe_arm.acceleration import decompositions
 
@@ -106,3 +108,45 @@ def test_the_names_of_all_operators_are_asked_for_once(monkeypatch):
         assert len(asked) == 1
         assert collect() == wanted
         assert len(asked) > 10
+
+
+def described(kernel):
+    return getattr(kernel, "keywords", None) or getattr(kernel, "__qualname__", kernel)
+
+
+def kernels_of(operators):
+    return {op: {key: described(kernel) for key, kernel in op.py_kernels.items()} for op in operators}
+
+
+def test_the_kernels_of_composite_operators_are_overridden_as_by_torch_and_put_back():
+    stock = exported_program._override_composite_implicit_decomp
+    stock = getattr(stock, "__wrapped__", stock)  # the tests may have put ours there
+    composite, _ = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(TABLE))
+    assert len(composite) > 500
+    with stock(composite):
+        pass
+    before, rules = kernels_of(composite), dict(fake_impls.op_implementations_dict)
+    during = []
+    for override in (decompositions.overridden_at_once, stock):
+        with override(composite):
+            assert not any(op._dispatch_cache for op in composite)
+            during.append((kernels_of(composite), set(fake_impls.op_implementations_dict)))
+        assert kernels_of(composite) == before
+        assert fake_impls.op_implementations_dict == rules
+    assert during[0] == during[1]
+    assert during[0][0] != before
+
+
+def test_an_error_puts_the_kernels_back():
+    composite, _ = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(TABLE))
+    before = kernels_of(composite)
+    with pytest.raises(ZeroDivisionError), decompositions.overridden_at_once(composite):
+        raise ZeroDivisionError
+    assert kernels_of(composite) == before
+
+
+def test_no_kernel_is_registered_by_itself_and_only_for_ours(monkeypatch, traces):
+    registered = noted(monkeypatch, _ops.OperatorBase, "py_impl")
+    with decompositions.merged():
+        program().run_decompositions(dict(TABLE))
+    assert len(registered) < 100

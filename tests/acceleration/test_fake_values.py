@@ -3,17 +3,17 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.exir import to_edge
-from lowering import EDGE, codes_apart, edge_program, lower_program, tosa
+from lowering import EDGE, HISTOGRAM, codes_apart, edge_program, lower_program, tosa
 from patches_of import patched
 from small import Built, Lambda, described, image
+from stubborn import quantizer_of
 from torch import nn
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.acceleration import fake_values, retraces
 
@@ -98,8 +98,7 @@ def test_a_pass_that_traces_tells_them_apart():
     torch.manual_seed(0)
     net = Built(attention_of_tokens, table=nn.Embedding(16, 8), linear=nn.Linear(8, 24)).eval()
     samples = [(torch.randint(0, 16, (1, 8)),) for _ in range(4)]
-    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(config=HISTOGRAM)
     program = torch.export.export(net, samples[0])
     quantizer.quantize_with_submodules(program.module(check_guards=False), samples)
     assert quantizer.left_float == ()
@@ -162,7 +161,7 @@ class InBranches(torch.nn.Module):
 def test_a_branch_of_a_branch_is_lowered_whatever_its_weights(seed):
     """Of some weights two results get one scale: their quantisers look alike, and did not come from one trace."""
     samples = [(gain * torch.ones(1, 2, 8),) for gain in (1, 0.1, -1)]
-    quantizer = SafeTOSAQuantizer(tosa(WITH_BRANCHES)).set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(profile=WITH_BRANCHES, config=HISTOGRAM)
     exported = torch.export.export(InBranches(seed).eval(), samples[0], strict=True).module(check_guards=False)
     graph_module = quantizer._quantize_with_submodules(exported, samples)
     program = torch.export.export(graph_module, samples[0], strict=True)

@@ -9,8 +9,8 @@ from safe_arm.acceleration.shortcuts import Shortcuts, shortcuts, taking
 
 def test_one_is_taken_beside_the_other():
     with taking(late_code=True):
-        with taking(whole_constants=True):
-            assert shortcuts() == Shortcuts(late_code=True, whole_constants=True)
+        with taking(cheap_cuts=True):
+            assert shortcuts() == Shortcuts(late_code=True, cheap_cuts=True)
         assert shortcuts() == Shortcuts(late_code=True)
     assert shortcuts() == Shortcuts()
 

@@ -5,11 +5,7 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from small import Built
-from torchao.quantization.pt2e import (
-    compare_results,
-    extract_results_from_loggers,
-    prepare_for_propagation_comparison,
-)
+from torchao.quantization.pt2e import compare_results, extract_results_from_loggers, prepare_for_propagation_comparison
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm._compat.upstream import TosaCompileSpec

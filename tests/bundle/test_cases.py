@@ -3,7 +3,7 @@
 import faults
 import pytest
 import torch
-from bundling import SPECS, Between, shipped
+from bundling import SPECS, shipped, two_delegates
 from executorch.exir import to_edge_transform_and_lower
 from lowering import EDGE, quantize
 from small import Built, image
@@ -64,12 +64,12 @@ def test_what_rounds_more_than_one_operator_is_measured():
 
 @pytest.mark.parametrize(("macs", "count"), [(0, 6), (10**6, 6), (10**9, 3), (10**11, 1)])
 def test_of_a_large_program_fewer_inputs_are_run(macs, count):
-    found = make_cases(exported(Between(), *image()), "it is not run in this test", unrun, macs=macs)
+    found = make_cases(exported(two_delegates(), *image()), "it is not run in this test", unrun, macs=macs)
     assert len(found.cases) == count
 
 
 def test_samples_come_first():
-    found = make_cases(exported(Between(), *image()), "it is not run in this test", unrun, [image(7)])
+    found = make_cases(exported(two_delegates(), *image()), "it is not run in this test", unrun, [image(7)])
     assert [case.stimulus.name for case in found.cases][:2] == ["sample 0", "random"]
     assert torch.equal(found.cases[0].stimulus.inputs[0], image(7)[0])
     assert [case.seed is None for case in found.cases][:2] == [True, False]
@@ -84,7 +84,7 @@ def test_what_computes_an_index_gets_integers_that_lead_to_its_table():
 
 def test_dynamic_sizes_are_tried_at_three():
     shapes = {"x": {2: torch.export.Dim("height", min=4, max=16)}}
-    found = make_cases(exported(Between(), *image(), dynamic_shapes=shapes), "it has dynamic sizes", unrun)
+    found = make_cases(exported(two_delegates(), *image(), dynamic_shapes=shapes), "it has dynamic sizes", unrun)
     assert [tuple(case.stimulus.inputs[0].shape) for case in found.cases] == [(1, 4, n, 8) for n in (4, 10, 16)]
     assert [case.outputs[0].shape for case in found.cases] == [case.stimulus.inputs[0].shape for case in found.cases]
 
@@ -92,12 +92,12 @@ def test_dynamic_sizes_are_tried_at_three():
 def test_what_can_be_run_nowhere_is_an_error(monkeypatch):
     monkeypatch.setattr(cases, "_quantised", lambda *_: None)
     with pytest.raises(SafeArmError, match=r"cannot be run here \(it branches\), nor can its quantised graph"):
-        make_cases(exported(Between(), *image()), "it branches", unrun)
+        make_cases(exported(two_delegates(), *image()), "it branches", unrun)
 
 
 def test_each_method_of_several_has_its_cases(tmp_path):
     spec, collected = SPECS["tosa"](), ShippedGraphs()
-    programs = {name: torch.export.export(quantize(Between().eval(), image(), spec), image()) for name in ("a", "b")}
+    programs = {name: torch.export.export(quantize(two_delegates(), image(), spec), image()) for name in ("a", "b")}
     partitioner = SafeArmPartitioner(spec, listener=collected)
     lowered = to_edge_transform_and_lower(programs, partitioner=[partitioner], compile_config=EDGE).to_executorch()
     pte = tmp_path / "net.pte"

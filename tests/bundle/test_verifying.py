@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from bundling import Between, shipped
+from bundling import shipped, two_delegates
 from small import Built
 from torch import nn
 
@@ -152,7 +152,7 @@ def test_another_program_s_manifest_is_bad_input(between, alone, tmp_path):
 
 
 def test_the_same_net_with_other_weights_is_another_program(between, tmp_path):
-    other = Between()
+    other = two_delegates()
     for parameter in other.parameters():
         parameter.data *= 1.5
     theirs = shipped("tosa", other, tmp_path / "theirs")

@@ -54,10 +54,7 @@ COMMANDS = {
     "export --activations=4": "--activations '4' is not known; accepted: 8, 16",
     "export --activations=16": "16 needs the int16 extension, which TOSA-1.0+INT+FP does not have; give",
     "export --activations=16 --profile=TOSA-1.0+FP": "TOSA-1.0+FP is a float profile; leave one of them out",
-    "export --keep-float=frist": [
-        "--keep-float 'frist' is no module or module type of the model",
-        "; similar: first",
-    ],
+    "export --keep-float=frist": ["--keep-float 'frist' is no module or module type of the model", "; similar: first"],
     "export --io=int16": "--io 'int16' is not known; accepted: int8, float",
     "export --io=int8 --profile=TOSA-1.0+FP": "--io int8 needs a quantised model, and TOSA-1.0+FP is a float profile",
     "export --io=int8 --activations=16 --profile=TOSA-1.0+INT+int16": "--io int8 needs 8-bit activations",

@@ -194,10 +194,7 @@ def test_policies_are_rows_of_their_own(models, jobs_of):
         (["--against=models/a.npz"], "--against 'models/a.npz' cannot be created as a directory (File exists)"),
         (["--activations=16"], "--activations 16 needs the int16 extension"),
         (["--results=models/a.npz"], "--results 'models/a.npz' cannot be created as a directory (File exists)"),
-        (
-            ["--results=no/where"],
-            "--results 'no/where' cannot be created as a directory (No such file or directory)",
-        ),
+        (["--results=no/where"], "--results 'no/where' cannot be created as a directory (No such file or directory)"),
         (["none/*.pt2"], "no file matches 'none/*.pt2'; give .pt2 files, or a pattern such as"),
     ],
 )

@@ -23,7 +23,7 @@ def headings(name):
 
 def test_the_groups_of_check():
     assert [each for each in headings("check") if each != "Exit status"] == [
-        *("Target", "Quantisation", "Verification", "Accuracy", "Device", "Gate", "Output", "Many programs", GENERAL),
+        *("Target", "Quantisation", "Verification", "Accuracy", "Device", "Gate", "Output", "Many programs", GENERAL)
     ]
 
 

@@ -42,12 +42,9 @@ def aot(command, tmp_path, *, interpreted=("-m",), net=NET):
     return done
 
 
-def test_stock_says_nothing_of_what_it_lowers_wrongly(tmp_path):
+def test_stock_says_nothing_of_what_it_lowers_wrongly_and_ours_why_it_does_not_delegate_it(tmp_path):
     """The profile is INT: before 1.5 stock leaves the island alone, and says nothing."""
     assert "not delegated" not in aot([SCRIPT], tmp_path).stderr
-
-
-def test_ours_says_why_it_does_not_delegate_it(tmp_path):
     ours = aot(["safe_arm.cli", "run", "-m", SCRIPT], tmp_path)
     assert "aten_relu_default: 1" in ours.stdout
     assert "relu cannot be fused: its lower bound 0 has code " in ours.stderr

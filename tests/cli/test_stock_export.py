@@ -11,10 +11,9 @@ import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import delegates, lower_program, quantize, tosa
+from lowering import RELEASE, delegates, lower_program, quantize, tosa
 from schemas import check_document
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.cli import stock_export
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import Loaded
@@ -45,7 +44,7 @@ def result(quantised):
 
 
 #: Stock fuses the relu away from 1.5 on; before, it delegates the island and computes it.
-LOSES_A_RELU = parse(executorch_version()) >= (1, 5)
+LOSES_A_RELU = RELEASE >= (1, 5)
 
 
 @pytest.mark.skipif(not LOSES_A_RELU, reason="stock computes the relu before 1.5")

@@ -4,10 +4,11 @@ import threading
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
-from lowering import tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer
+from lowering import HISTOGRAM
 from small import Lambda, image
 from spying import raising
+from stubborn import quantizer_of
 
 from safe_arm._compat.annotation_passes import watched_passes
 
@@ -15,8 +16,7 @@ STOCK = getattr(arm_quantizer, "ArmPassManager", None)  # 1.2 has it elsewhere.
 
 
 def transformed():
-    quantizer = TOSAQuantizer(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(TOSAQuantizer, config=HISTOGRAM)
     net = Lambda(lambda m, x: torch.softmax(m.conv(x), 1))
     return quantizer.transform_for_annotation(torch.export.export(net, image()).module(check_guards=False))
 

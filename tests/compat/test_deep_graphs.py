@@ -9,7 +9,7 @@ import pytest
 import torch
 from executorch.exir.pass_base import ExportPass
 from interpreter import python
-from lowering import PROFILES, delegates, lower, quantize, targets, tosa
+from lowering import PROFILES, RELEASE, delegates, lower, quantize, targets, tosa
 from small import Residual, image
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
@@ -17,7 +17,6 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat import deep_graphs
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner, exir_ops
 from safe_arm.core.exceptions import Caught, attempted
 
@@ -119,7 +118,7 @@ def test_recursion_through_c_is_a_recursion_error_and_no_crash():
 
 
 @pytest.mark.full
-@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="measured on 1.5.1")
+@pytest.mark.skipif(RELEASE < (1, 5), reason="measured on 1.5.1")
 def test_a_net_of_280_blocks_dies_in_stock_and_is_one_delegate_with_ours():
     graph_module = quantize(Residual(280).eval(), image(), tosa(PROFILES[0]))
     raised = attempted(lower, graph_module, image(), TOSAPartitioner(tosa(PROFILES[0])))

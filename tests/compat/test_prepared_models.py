@@ -1,9 +1,10 @@
 """What torchao prepares and converts for our quantisers is seen, what it does for others is not."""
 
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import HISTOGRAM, tosa
 from small import Lambda, image
+from stubborn import quantizer_of
 from torchao.quantization.pt2e import quantize_pt2e
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -14,8 +15,7 @@ from safe_arm.quantizer import float_run
 
 
 def converted(quantizer_class):
-    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(quantizer_class, config=HISTOGRAM)
     net = Lambda(lambda m, x: torch.relu(m.conv(x)))
     prepared = prepare_pt2e(torch.export.export(net, image()).module(check_guards=False), quantizer)
     prepared(*image())

@@ -75,11 +75,8 @@ def test_a_state_is_carried_on_or_lost(found, name):
     assert found(graph, program) == said
 
 
-def test_moving_averages_learn_nothing_of_a_second_call(found):
+def test_moving_averages_learn_nothing_of_a_second_call_and_a_net_without_state_is_not_called(found):
     assert found(Sum(kept=0.0), Sum(kept=0.0), numbers="a8w4") == ""
-
-
-def test_a_net_without_state_is_not_called(found):
     assert found(None, None, one_line("self.m0 + x0", BUFFER)) == ""
 
 

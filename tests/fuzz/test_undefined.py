@@ -21,14 +21,11 @@ def test_a_cast_of_what_is_not_finite(rule, tried):
     assert not undefined(exported(rule), (POSITIVE,))
 
 
-def test_a_quantised_nan_but_no_infinity():
+def test_a_quantised_nan_is_undefined_and_an_infinity_a_float_and_a_bool_are_not():
     graph_module = quantize(Lambda(lambda m, x: x.log2()), POSITIVE, tosa("TOSA-1.0+INT"))
     far = (torch.tensor([0.5, -torch.inf]),)
     assert undefined(graph_module, ((torch.tensor([0.5, torch.nan]),),))
     assert not undefined(graph_module, (POSITIVE, far))
-
-
-def test_what_stays_float_and_what_becomes_bool_is_defined():
     assert not undefined(exported(lambda m, x: (x.log() + 1, x.log().to(torch.bool))), (NEGATIVE,))
 
 

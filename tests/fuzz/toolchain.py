@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from users_tensors import UsersTensors
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
-from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code, long_constants
+from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code
 from safe_arm.core.errors import FloatProofWarning
 from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
 from tests.fuzz.carried_state import lost_state
@@ -180,6 +180,6 @@ def quick() -> Iterator[None]:
     """Lower with stock's classes in less time, to the same bytes (``test_toolchain.py``)."""
     quicker = decompositions.merged(), fake_values.remembered(), idle_passes.skipped()
     with ExitStack() as stack:
-        for each in (*quicker, late_code.late(), long_constants.whole()):
+        for each in (*quicker, late_code.late()):
             stack.enter_context(each)
         yield

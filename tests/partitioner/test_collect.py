@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule
 
 import safe_arm.report
 from demo.unet import trained
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.partitioner.collect import LEFT_OVER, placed_operators
 
@@ -96,7 +96,7 @@ def test_a_nested_graph_has_a_path():
 def test_what_the_quantiser_left_float_says_why():
     net = Stubborn(DOUBLE[0][1])
     partitioner = SafeArmPartitioner(tosa(INT), verify=False)
-    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer, INT), ramp())
+    graph_module = converted(net, quantizer_of(profile=INT), ramp())
     lower(graph_module, ramp(), partitioner)
     left = partitioner.report.left_float
     assert left

@@ -50,23 +50,17 @@ def test_a_change_shows(name):
     assert fingerprint(edge, SPECS) != before
 
 
-def test_another_compile_spec_shows():
+def test_another_compile_spec_shows_and_a_copy_or_another_export_does_not():
     assert fingerprint(program(), SPECS) != fingerprint(program(), [CompileSpec("tosa_spec", b"TOSA-1.0+FP")])
-
-
-def test_a_copy_and_another_process_s_export_are_the_same():
     again = program.__wrapped__()
     assert fingerprint(program(), SPECS) == fingerprint(copy.deepcopy(program()), SPECS) == fingerprint(again, SPECS)
 
 
-def test_names_of_values_do_not_count():
+def test_the_layout_of_an_input_counts_and_names_of_values_do_not():
     edge = copy.deepcopy(program())
     before = fingerprint(edge, SPECS)
     node_of(edge, "mul").name = "something_else"
     assert fingerprint(edge, SPECS) == before
-
-
-def test_the_layout_of_an_input_counts():
     net, (x,) = Lambda(lambda m, x: x + 1), image()
     layouts = (torch.contiguous_format, torch.channels_last)
     rows, channels = (edge_program(net, (x.to(memory_format=layout),)) for layout in layouts)

@@ -5,9 +5,10 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from graph_changes import quantised_whole
 from lowering import HISTOGRAM, PROFILES, delegates, lower, lower_exactly, tosa
 from small import Lambda, image
-from stubborn import exported, quantizer_of
+from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
@@ -22,8 +23,7 @@ def quantised(activation, quantizer_class=SafeTOSAQuantizer, *, in_part=True):
     quantizer = quantizer_of(quantizer_class, PROFILES[1])
     if in_part:
         quantizer.set_global(None).set_module_type(torch.nn.Conv2d, HISTOGRAM)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(exported(net, image()), [image(seed) for seed in range(3)])
+    return quantised_whole(quantizer, net, [image(seed) for seed in range(3)])
 
 
 def activation_of(graph_module, name):

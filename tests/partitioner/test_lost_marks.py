@@ -5,11 +5,10 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from lowering import PROFILES, delegates, lower, min_max, quantize, tosa
-from small import DQ, Lambda, Q, image
+from lowering import PROFILES, RELEASE, delegates, lower, min_max, quantize, tosa
+from small import DQ, Built, Lambda, Q, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.partitioner.lost_marks import marked_again
 from safe_arm.verification.reference_model import run_lowered
@@ -18,19 +17,17 @@ INPUTS = image()
 CODES = (0.01, 3, -128, 127, torch.int8)
 
 
-class Wrapped(torch.nn.Module):
+def results(m, x):
     """A quantised graph behind its preprocessing, and with a float result behind it."""
-
-    def __init__(self, *quantised) -> None:
-        super().__init__()
-        self.quantised = torch.nn.ModuleList(quantised)
-
-    def forward(self, x):
-        results = [each(x * 2 - 1) for each in self.quantised]
-        return torch.softmax(results[-1], 1), results
+    found = [each(x * 2 - 1) for each in m.quantised]
+    return torch.softmax(found[-1], 1), found
 
 
-def net(m, x):
+def wrapped(*graph_modules):
+    return Built(results, quantised=torch.nn.ModuleList(graph_modules))
+
+
+def divided(m, x):
     a, b = torch.split(m.conv(x).relu(), [1, 3], 1)
     y = torch.cat((torch.sigmoid(a), b), 1)
     return m.conv_b(torch.nn.functional.pad(y, (1, 0))).flatten(1)
@@ -40,20 +37,21 @@ def names(graph, chosen):
     return [op_name(node) or str(node.target) for node in graph.nodes if chosen(node)]
 
 
-def quantised(profile, rule=net):
+def quantised(profile, rule=divided):
     return quantize(Lambda(rule), INPUTS, tosa(profile), config=min_max())
 
 
 def test_stock_delegates_nothing_of_it_in_integers():
-    graph_module = quantize(Lambda(net), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
-    assert not delegates(lower(Wrapped(graph_module), INPUTS, TOSAPartitioner(tosa(PROFILES[0]))))
+    how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+    graph_module = quantize(Lambda(divided), INPUTS, tosa(PROFILES[0]), **how)
+    assert not delegates(lower(wrapped(graph_module), INPUTS, TOSAPartitioner(tosa(PROFILES[0]))))
 
 
 def test_export_loses_the_marks_and_ours_finds_all_of_them():
     """The marks are those that the quantiser set, and none beside them."""
     graph_module = quantised(PROFILES[0])
     alone = torch.export.export(graph_module, INPUTS)
-    program = torch.export.export(Wrapped(graph_module), INPUTS)
+    program = torch.export.export(wrapped(graph_module), INPUTS)
     assert not names(program.graph, is_marked_quantized)
     found = marked_again(program)
     assert names(found.graph, is_marked_quantized) == names(alone.graph, is_marked_quantized)
@@ -61,12 +59,10 @@ def test_export_loses_the_marks_and_ours_finds_all_of_them():
     assert not names(program.graph, is_marked_quantized)
 
 
-@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 hands no program on before it decomposes it")
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 hands no program on before it decomposes it")
 def test_ours_delegates_two_of_them_exactly(profile):
-    graph_modules = quantised(profile), quantised(profile, lambda m, x: m.conv(x).flatten(1))
-    wrapped = Wrapped(*graph_modules)
-    program = torch.export.export(wrapped, INPUTS)
+    net = wrapped(quantised(profile), quantised(profile, lambda m, x: m.conv(x).flatten(1)))
+    program = torch.export.export(net, INPUTS)
     partitioner = SafeArmPartitioner(tosa(profile))
     manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
     assert not names(program.graph, is_marked_quantized)
@@ -74,7 +70,7 @@ def test_ours_delegates_two_of_them_exactly(profile):
     assert len(layers) == 3
     assert all(verdict.delegate for verdict in layers)
     _, *given = run_lowered(manager.exported_program(), INPUTS)
-    _, wanted = wrapped(*INPUTS)
+    _, wanted = net(*INPUTS)
     assert all(torch.equal(one, other) for one, other in zip(given, wanted, strict=True))
 
 
@@ -90,7 +86,7 @@ def test_a_program_that_has_marks_is_left_alone():
 
 def test_a_float_program_and_a_mean_get_none():
     handmade = Lambda(lambda m, x: Q(DQ(Q(x, *CODES), *CODES).mean((2, 3)), *CODES))
-    for model in (Lambda(net), handmade):
+    for model in (Lambda(divided), handmade):
         program = torch.export.export(model, INPUTS)
         assert marked_again(program) is program
 

@@ -5,14 +5,13 @@ import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import PROFILES, codes_apart, delegates, tosa
+from lowering import PROFILES, RELEASE, codes_apart, delegates, tosa
 from mutations import MUTATIONS
 from prepared import prepared
 from small import image
 from spying import noted, raising
 
 from safe_arm import SafeArmPartitioner, UsageError
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSABackend
 from safe_arm.core.errors import DemotionError
 from safe_arm.partitioner import proving
@@ -25,7 +24,7 @@ pytestmark = [
 ]
 
 #: ExecuTorch deletes the ReLU of these tests from 1.5 on.
-STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
+STOCK_LOSES_RELU = RELEASE >= (1, 5)
 #: The same loss on every release, corrections or none.
 RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 ISLAND = {"aten::convolution", "aten::relu"}

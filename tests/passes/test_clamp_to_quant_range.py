@@ -3,10 +3,11 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import changed_once, folded, is_untouched
 from lowering import (
     PROFILES,
+    RELEASE,
+    by_stock,
     check_stocks_bytes,
     codes_apart,
     delegates,
@@ -18,14 +19,11 @@ from lowering import (
     tosa,
 )
 from small import HandMadeIsland, Lambda, image, marked, qdq
-from stock import stock_lower
 from tosa_flatbuffer import operators
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 
-VERSION = parse(executorch_version())
 #: On 1.4 and 1.5 alike, stock lets -128 through behind each of these.
 SATURATING = {
     "conv": lambda m, x: m.conv_b(m.conv(x)),
@@ -62,11 +60,11 @@ def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views
     """In INT alone it is not delegated; before 1.5 it ends stock's export, and ours leaves it on the CPU."""
     net, inputs, profile = Lambda(lambda m, x: views(m.conv(x))), (image()[0][0],), PROFILES[1]
     graph_module = quantize(net, inputs, tosa(profile), narrow=True)
-    if VERSION < (1, 5):
+    if RELEASE < (1, 5):
         manager, _ = lower_safely(graph_module, inputs, tosa(profile), verify=False)
         assert codes_apart(manager, graph_module, inputs, (BEYOND[0][0],)) == 0
         with pytest.raises(Exception, match="An error occurred when running"):
-            stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+            by_stock(graph_module, inputs, tosa(profile))
         return
     lower_exactly(graph_module, tosa(profile), inputs, (BEYOND[0][0],), verify=False)
     assert stock_codes_apart(graph_module, inputs, tosa(profile), (BEYOND[0][0],)) == 1

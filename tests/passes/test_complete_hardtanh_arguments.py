@@ -5,12 +5,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, edge_program, lower_safely, quantize, tosa
+from lowering import PROFILES, RELEASE, by_stock, codes_apart, edge_program, lower_safely, quantize, tosa
 from small import Lambda, image
-from stock import stock_lower
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.hardtanh import completed_hardtanh_arguments
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
 from safe_arm.verification.reference_model import run_lowered
@@ -23,11 +20,10 @@ SPELLINGS = {
     "linear": lambda m, x: nn.Hardtanh(0, 1)(m.linear(x)),
     "non-fuseable": lambda m, x: torch.cat((nn.Hardtanh(0, 1)(m.conv(x)), x), 1),
 }
-VERSION = parse(executorch_version())
 #: 1.5 reads the missing bounds in its partitioner's check too, 1.4 only where the activation survives as a clamp.
 BROKEN_IN_STOCK = (
     [(spelling, profile) for spelling in ("nn.Hardtanh(0, 1)", "linear", "non-fuseable") for profile in PROFILES]
-    if VERSION >= (1, 5)
+    if RELEASE >= (1, 5)
     else [("non-fuseable", "TOSA-1.0+INT+FP")]
 )
 
@@ -41,7 +37,7 @@ def test_stock_dies(spelling, profile):
     net, inputs = Lambda(SPELLINGS[spelling]), image()
     graph_module = quantize(net, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
     with pytest.raises(Exception) as error:
-        stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+        by_stock(graph_module, inputs, tosa(profile))
     assert any("tuple index out of range" in str(e) for e in (error.value, error.value.__cause__))
 
 

@@ -3,12 +3,10 @@
 from functools import partial
 
 import pytest
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from failure import said
 from folding import changed_once
-from lowering import WIDE, check_stocks_bytes, edge_program, lower_exactly, min_max, quantize, tosa
+from lowering import WIDE, by_stock, check_stocks_bytes, edge_program, lower_exactly, min_max, quantize, tosa
 from small import Lambda, image, marked, qdq
-from stock import stock_lower
 
 from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
 from safe_arm.passes.decompose_cumsum import DecomposeCumsumPass
@@ -31,7 +29,7 @@ def quantised(name):
 def test_stock_raises(name):
     graph_module, spec = quantised(name)
     with pytest.raises(Exception, match="ProgramGraphPassAdapter") as caught:
-        stock_lower(graph_module, image(), TOSAPartitioner(spec))
+        by_stock(graph_module, image(), spec)
     assert "only supports torch.int8 weights" in said(caught.value)
 
 

@@ -63,15 +63,12 @@ def rounded(x):
     return x.reshape(4, 4).to(torch.int32)
 
 
-def test_a_cast_of_floats_behind_a_view_is_stock_s():
+def test_a_cast_of_floats_behind_a_view_is_stock_s_and_twice_equals_once():
     before = edge_of(lambda x: rounded(x.tanh()), inputs=INPUTS).graph_module
     both = (upstream.DecorateFp32toInt32CastingPass, DecorateFp32toInt32CastingPass)
     stock, ours = (targets(each()(before).graph_module) for each in both)
     assert ours == stock != targets(before)
-
-
-def test_twice_equals_once():
-    """The cast of codes stays as it is, in front of which stock compares them with 0."""
+    # The cast of codes stays as it is, in front of which stock compares them with 0.
     before = folded(Lambda(lambda m, x: rounded(qdq(torch.tanh(qdq(x, 0.02, 0)), 0.01, 0))), INPUTS)
     assert "ge" in targets(upstream.DecorateFp32toInt32CastingPass()(before).graph_module)
     assert targets(passed(DecorateFp32toInt32CastingPass, before)) == targets(before)

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import computed, edge_of, folded, passed
-from lowering import lower, targets, tosa
+from lowering import by_stock, lower, targets, tosa
 from small import Lambda, qdq
-from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.define_powers import DefinePowersPass
@@ -42,7 +40,7 @@ NAMED = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 
 @NAMED
 def test_stock_is_undefined_below_0(function):
-    manager = stock_lower(Lambda(lambda m, x: function(x)), (BELOW,), TOSAPartitioner(tosa(SPEC)))
+    manager = by_stock(Lambda(lambda m, x: function(x)), (BELOW,), tosa(SPEC))
     with pytest.raises(ReferenceModelError, match=r"OpPow: (x is less than 0|both x and y)"):
         run_lowered(manager.exported_program(), (BELOW,))
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from folding import changed_once
+from folding import Function, changed_once
 from lowering import check_stocks_bytes, edge_program, lower_exactly, quantize, stock_codes_apart, tosa
 from small import DQ, Lambda, Q, image, marked
 
@@ -112,14 +112,12 @@ def test_int_constants_without_qparams_fold_as_stock_folds_them():
     check_stocks_bytes(net, inputs, tosa("TOSA-1.0+FP"))
 
 
-class Ramps(torch.nn.Module):
+def ramps():
     """Two constants in one domain, and no input."""
-
-    def forward(self):
-        h = torch.linspace(-0.8, 0.8, 5).view(1, 1, 1, 5).expand(1, 1, 4, 5)
-        v = torch.linspace(-0.75, 0.75, 4).view(1, 1, 4, 1).expand(1, 1, 4, 5)
-        return torch.cat((h, v), 1)
+    h = torch.linspace(-0.8, 0.8, 5).view(1, 1, 1, 5).expand(1, 1, 4, 5)
+    v = torch.linspace(-0.75, 0.75, 4).view(1, 1, 4, 1).expand(1, 1, 4, 5)
+    return torch.cat((h, v), 1)
 
 
 def test_the_seed_s_two_ramps_are_exact(profile):
-    lower_exactly(quantize(Ramps(), (), tosa(profile), io=True), tosa(profile), ())
+    lower_exactly(quantize(Function(ramps), (), tosa(profile), io=True), tosa(profile), ())

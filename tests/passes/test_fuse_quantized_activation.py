@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import is_untouched
 from lowering import (
+    RELEASE,
+    by_stock,
     check_stocks_bytes,
     codes_apart,
     delegates,
@@ -19,14 +20,12 @@ from lowering import (
     tosa,
 )
 from small import HandMadeIsland, Lambda, image, marked
-from stock import stock_lower
 from tosa_flatbuffer import operators
 
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
 
 #: ExecuTorch deletes the ReLU from 1.5 on; 1.4 refuses this net's island in INT and gets it right in INT+FP.
-STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
+STOCK_LOSES_RELU = RELEASE >= (1, 5)
 RELU_CAT = Lambda(lambda m, x: m.conv_b(torch.cat((F.relu(m.conv(x))[:, :2], x[:, :2]), 1)))
 CHAIN = Lambda(lambda m, x: F.relu(m.conv_b(F.relu(m.conv(x)))))
 
@@ -40,7 +39,7 @@ def clamps_on_codes(manager):
 def test_stock_loses_the_relu(profile):
     inputs = image()
     graph_module = quantize(RELU_CAT, inputs, tosa(profile), quantizer_class=TOSAQuantizer)
-    manager = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    manager = by_stock(graph_module, inputs, tosa(profile))
     assert (codes_apart(manager, graph_module, inputs) > 4) == STOCK_LOSES_RELU
     if STOCK_LOSES_RELU:
         assert clamps_on_codes(manager) == 0

@@ -27,11 +27,8 @@ def test_stock_rounds_it_and_ours_does_not(dims):
     assert {each.correction for each in partitioner.report.applied} == {"float-mean"}
 
 
-def test_a_quantised_mean_is_left_alone():
+def test_a_quantised_mean_is_left_alone_and_twice_equals_once():
     program = edge_program(mean_of_codes((2, 3), quantised=True), image())
     assert is_untouched(KeepMeansFloatPass, program.graph_module)
-
-
-def test_twice_equals_once():
     program = edge_program(mean_of_codes((2, 3), quantised=False), image())
     assert changed_once(KeepMeansFloatPass, program.graph_module).count("alias_copy") == 1

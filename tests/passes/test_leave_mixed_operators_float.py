@@ -3,10 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, edge_program, lower_exactly, stock_codes_apart, tosa
+from lowering import PROFILES, by_stock, edge_program, lower_exactly, stock_codes_apart, tosa
 from small import DQ, Lambda, image, marked, qdq
-from stock import stock_lower
 
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
@@ -44,7 +42,7 @@ def test_stock_takes_floats_for_codes_and_ours_computes_in_floats(name):
         assert stock_codes_apart(graph_module, TWO, tosa(PROFILES[1])) > 0
     else:
         with pytest.raises(Exception, match="pass"):
-            stock_lower(graph_module, TWO, TOSAPartitioner(tosa(PROFILES[1])))
+            by_stock(graph_module, TWO, tosa(PROFILES[1]))
     partitioner = lower_exactly(graph_module, tosa(PROFILES[1]), TWO, BEYOND, non_fuseable="propagate", verify=True)
     assert {each.correction for each in partitioner.report.applied} >= {"mixed-operators"}
 

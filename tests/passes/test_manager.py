@@ -101,11 +101,8 @@ def test_an_acceleration_takes_what_a_correction_put_in_a_pass_s_place():
     assert all(type(each).__module__ == "safe_arm.passes.propagate_view_copy_permute_up" for each in upwards)
 
 
-def test_names_are_in_pipeline_order():
+def test_a_name_stands_for_its_correction_and_names_are_in_pipeline_order():
     assert names(tuple(reversed(CORRECTIONS))) == names(CORRECTIONS)
-
-
-def test_a_name_stands_for_its_correction():
     assert names(("wide-sums", "hardtanh-defaults")) == ("hardtanh-defaults", "wide-sums")
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=("honest-fusion",), verify=False)
     assert partitioner.corrections == ("honest-fusion",)
@@ -129,8 +126,6 @@ def test_a_correction_of_nobody_s_is_refused():
 
 @pytest.mark.skipif(not hasattr(upstream.ArmPassManager, "_apply_pass_insertions"), reason="no insertions before 1.3")
 def test_a_user_s_insertion_finds_the_pass_we_swapped():
-    from executorch.backends.arm._passes import arm_pass_manager
-
     from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 
     class Inserted(ClampToQuantRangePass):
@@ -146,13 +141,10 @@ def test_a_user_s_insertion_finds_the_pass_we_swapped():
     assert order[order.index("FuseConstantArgsPass") - 1] == "Inserted"
 
 
-def test_the_signature_of_the_partitioner_is_readable():
+def test_signature_and_corrections_of_the_partitioner_are_readable():
     signature = str(inspect.signature(SafeArmPartitioner))
     assert "= CORRECTIONS," in signature
     assert "lambda" not in signature
-
-
-def test_the_corrections_print_as_a_list_without_repetition():
     listed = str(CORRECTIONS).strip("()").split(", ")
     assert "<correction hardtanh-defaults at FuseQuantizedActivationPass>" in listed
     assert len(set(listed)) == len(listed) == len(CORRECTIONS)

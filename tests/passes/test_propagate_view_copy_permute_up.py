@@ -4,14 +4,23 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import edge_of
-from lowering import check_stocks_bytes, codes_apart, delegates, lower, lower_safely, quantize, tosa
+from lowering import (
+    check_stocks_bytes,
+    codes_apart,
+    computed_by,
+    corrected,
+    delegates,
+    lower,
+    lower_safely,
+    quantize,
+    tosa,
+)
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.acceleration.switch import SWITCH
 from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.passes.propagate_view_copy_permute_up import PropagateViewCopyPermuteUpPass
-from safe_arm.verification.reference_model import run_lowered
 
 FLOAT = "TOSA-1.0+FP"
 GRAY = (torch.rand(2, 1, 5, 7, generator=torch.Generator().manual_seed(0)) - 0.5,)
@@ -24,24 +33,20 @@ JOINS = {
 }
 
 
-def given(partitioner, net):
-    return run_lowered(lower(net, GRAY, partitioner).exported_program(), GRAY)[0]
-
-
 @pytest.mark.parametrize("name", ["twice", "first and last"])
 def test_stock_loses_a_part(name):
     net = Lambda(JOINS[name])
-    assert (given(TOSAPartitioner(tosa(FLOAT)), net) - net(*GRAY)).abs().max() > 0.05
+    (given,) = computed_by(TOSAPartitioner(tosa(FLOAT)), net, GRAY)
+    assert (given - net(*GRAY)).abs().max() > 0.05
 
 
 @pytest.mark.parametrize("accelerated", ["0", "1"])
 @pytest.mark.parametrize("name", JOINS)
 def test_ours_keeps_every_part(name, accelerated, monkeypatch):
     monkeypatch.setenv(SWITCH, accelerated)
-    net, partitioner = Lambda(JOINS[name]), SafeArmPartitioner(tosa(FLOAT))
-    torch.testing.assert_close(given(partitioner, net), net(*GRAY), rtol=0, atol=1e-6)
-    assert partitioner.report.fallbacks == ()
-    assert {(each.correction, each.issue) for each in partitioner.report.applied} == {("whole-joins", "S44")}
+    net = Lambda(JOINS[name])
+    (given,) = corrected("whole-joins", "S44", net, GRAY, tosa(FLOAT), verify=None)
+    torch.testing.assert_close(given, net(*GRAY), rtol=0, atol=1e-6)
 
 
 def test_a_gray_image_for_a_coloured_one(profile):

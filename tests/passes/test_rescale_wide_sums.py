@@ -3,11 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, check_stocks_bytes, codes_apart, delegates, lower, quantize, tosa
+from lowering import PROFILES, by_stock, check_stocks_bytes, codes_apart, delegates, lower, quantize, tosa
 from proving import quantized
 from small import Lambda, image
-from stock import stock_lower
 from tosa_flatbuffer import operators
 
 from safe_arm import SafeArmPartitioner
@@ -28,7 +26,7 @@ NETS = {
 def wide(function, inputs):
     """A net quantised to int16, evaluated in double: float32 is itself a code of an int16 off."""
     graph_module = quantized(Lambda(function), inputs, WIDE, wide=True)
-    manager = stock_lower(graph_module, inputs, TOSAPartitioner(tosa(WIDE)))
+    manager = by_stock(graph_module, inputs, tosa(WIDE))
     ours = lower(graph_module, inputs, SafeArmPartitioner(tosa(WIDE), verify=False))
     evaluate_in_double(graph_module)
     return graph_module, manager, ours

@@ -4,12 +4,10 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import computed, edge_of, folded, passed
-from lowering import lower, targets, tosa
+from lowering import computed_by, corrected, targets, tosa
 from small import Lambda, qdq
 
-from safe_arm import SafeArmPartitioner
 from safe_arm.passes.round_to_even import RoundToEvenPass
-from safe_arm.verification.reference_model import run_lowered
 
 SPEC = "TOSA-1.0+FP"
 HALVES = torch.arange(-40, 41) / 8
@@ -19,19 +17,14 @@ EDGES = torch.tensor([0.49999997, -0.49999997, *LARGE])
 BOTH = torch.cat((HALVES, EDGES))
 
 
-def given(partitioner, values):
-    manager = lower(Lambda(lambda m, x: torch.round(x)), (values,), partitioner)
-    return run_lowered(manager.exported_program(), (values,))[0]
-
-
 def test_stock_makes_odd_numbers_of_halves_and_large_numbers_others_and_ours_is_pytorch_s():
-    wrong = given(TOSAPartitioner(tosa(SPEC)), BOTH).ne(BOTH.round())
+    net = Lambda(lambda m, x: torch.round(x))
+    (stock,) = computed_by(TOSAPartitioner(tosa(SPEC)), net, (BOTH,))
+    wrong = stock.ne(BOTH.round())
     assert wrong[: len(HALVES)].sum() == 6
     assert wrong[len(HALVES) :].sum() >= 3
-    partitioner = SafeArmPartitioner(tosa(SPEC), verify=False)
-    assert given(partitioner, BOTH).equal(BOTH.round())
-    assert partitioner.report.fallbacks == ()
-    assert [(each.correction, each.issue) for each in partitioner.report.applied] == [("even-rounding", "S42")]
+    (given,) = corrected("even-rounding", "S42", net, (BOTH,), tosa(SPEC))
+    assert given.equal(BOTH.round())
 
 
 @pytest.mark.parametrize("values", [HALVES.to(torch.float16), HALVES[20]], ids=["narrower floats", "a scalar"])
@@ -42,13 +35,10 @@ def test_other_floats_are_rounded_alike(values):
     assert "round" not in targets(graph_module)
 
 
-def test_near_misses_are_left_alone():
-    """The round of codes, which becomes a table, and those that quantisers will be made of."""
-    before = folded(Lambda(lambda m, x: qdq(torch.round(qdq(x, 0.1, 3)), 0.1, 3)), (HALVES,))
-    assert targets(passed(RoundToEvenPass, before)) == targets(before)
-
-
-def test_twice_equals_once():
+def test_near_misses_are_left_alone_and_twice_equals_once():
+    """Near misses are the round of codes, which becomes a table, and those that quantisers will be made of."""
+    table = folded(Lambda(lambda m, x: qdq(torch.round(qdq(x, 0.1, 3)), 0.1, 3)), (HALVES,))
+    assert targets(passed(RoundToEvenPass, table)) == targets(table)
     before = edge_of(lambda x: torch.round(torch.round(x) * 0.3), inputs=(HALVES,)).graph_module
     assert targets(before).count("round") == 2
     assert "round" not in targets(passed(RoundToEvenPass, before))

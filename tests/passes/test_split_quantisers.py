@@ -3,11 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import changed_once, is_untouched
-from lowering import PROFILES, codes_apart, edge_program, lower_exactly, tosa
+from lowering import PROFILES, by_stock, codes_apart, edge_program, lower_exactly, tosa
 from small import DQ, Lambda, image, marked, qdq
-from stock import stock_lower
 
 from safe_arm.core.exceptions import attempted
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
@@ -44,10 +42,10 @@ def test_stock_has_one_domain_and_ours_both(name, profile):
     function, stock = OPERATORS[name]
     graph_module = quantised_twice(function, ONE, OTHER)
     if stock == "wrong":
-        manager = stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
+        manager = by_stock(graph_module, image(), tosa(profile))
         assert codes_apart(manager, graph_module, image()) > 20
     else:
-        raised = attempted(stock_lower, graph_module, image(), TOSAPartitioner(tosa(profile)))
+        raised = attempted(by_stock, graph_module, image(), tosa(profile))
         assert any(stock in repr(cause) for cause in raised.causes)
     partitioner = lower_exactly(graph_module, tosa(profile), image(), BEYOND, verify=False)
     assert {each.correction for each in partitioner.report.applied} >= {"one-quantiser"}

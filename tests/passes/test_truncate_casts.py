@@ -4,11 +4,11 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import Function, changed_once, edge_of, folded, is_untouched
-from lowering import check_stocks_bytes, lower, lower_safely, quantize, tosa
+from lowering import check_stocks_bytes, computed_by, quantize, tosa
 from small import Lambda, image, qdq
 
+from safe_arm import SafeArmPartitioner
 from safe_arm.passes.truncate_casts import TruncateCastsPass
-from safe_arm.verification.reference_model import run_lowered
 
 SPEC = "TOSA-1.0+INT+FP+cf"
 #: Quarters from -20 to 20: whole numbers, halves of both signs, and what is on either side of them.
@@ -34,9 +34,9 @@ def exported(function, inputs):
     return torch.export.export(Function(function), inputs).module(check_guards=False)
 
 
-def wrong(manager, function, inputs):
+def wrong(partitioner, graph_module, function, inputs):
     """How many values of a lowered cast are not PyTorch's."""
-    (actual,) = run_lowered(manager.exported_program(), inputs)
+    (actual,) = computed_by(partitioner, graph_module, inputs)
     return (actual != function(*inputs)).sum().item()
 
 
@@ -44,11 +44,11 @@ def wrong(manager, function, inputs):
 def test_stock_rounds_and_ours_truncates(name):
     function, inputs = CASTS[name]
     graph_module = exported(function, inputs)
-    assert wrong(lower(graph_module, inputs, TOSAPartitioner(tosa(SPEC))), function, inputs) > 30
-    manager, partitioner = lower_safely(graph_module, inputs, tosa(SPEC), verify=True)
+    assert wrong(TOSAPartitioner(tosa(SPEC)), graph_module, function, inputs) > 30
+    partitioner = SafeArmPartitioner(tosa(SPEC), verify=True)
+    assert wrong(partitioner, graph_module, function, inputs) == 0
     assert partitioner.report.fallbacks == ()
     assert [(each.correction, each.issue) for each in partitioner.report.applied] == [("truncated-casts", "S22")]
-    assert wrong(manager, function, inputs) == 0
 
 
 def test_stock_s_own_is_left_to_it():
@@ -89,11 +89,6 @@ def test_a_quantiser_casts_to_codes_as_in_stock():
     check_stocks_bytes(graph_module, image(), tosa(SPEC))
 
 
-def test_a_round_to_a_tenth_is_truncated():
-    program = edge_of(lambda x: torch.round(x, decimals=1).to(torch.int8), inputs=QUARTERS)
-    assert "ceil" in changed_once(TruncateCastsPass, program.graph_module)
-
-
-def test_twice_equals_once():
-    program = edge_of(CASTS["int8"][0], inputs=QUARTERS)
-    assert "ceil" in changed_once(TruncateCastsPass, program.graph_module)
+@pytest.mark.parametrize("function", [doubled, lambda x: torch.round(x, decimals=1).to(torch.int8)])
+def test_a_fraction_is_truncated_and_twice_equals_once(function):
+    assert "ceil" in changed_once(TruncateCastsPass, edge_of(function, inputs=QUARTERS).graph_module)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from bundling import SPECS, Alone, Between
+from bundling import SPECS, one_softmax, two_delegates
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.devtools import Inspector
 from executorch.exir import to_edge_transform_and_lower
@@ -47,7 +47,7 @@ def handles(record):
 
 @pytest.mark.parametrize("target", STOCK)
 def test_debug_handles_are_stock_s_inside_and_outside_delegates(target):
-    graph = quantize(Between().eval(), image(), SPECS[target]())
+    graph = quantize(two_delegates().eval(), image(), SPECS[target]())
     ours, stock = (recorded([cls(SPECS[target]())], graph)[1] for cls in (SafeArmPartitioner, STOCK[target]))
     assert handles(ours) == handles(stock)
     assert ours._delegate_map == stock._delegate_map
@@ -135,4 +135,4 @@ def test_taps_see_every_operator_inside_a_delegate():
 def test_stock_s_inspector_dies_of_a_linear_on_an_image(tmp_path):
     """Known issue I1: its view, permute, addmm and view have one debug handle; a shape is compared with another's."""
     with pytest.raises(ValueError, match="must match the size of tensor"):
-        gaps(*recorded([], Alone().eval()), tmp_path)
+        gaps(*recorded([], one_softmax().eval()), tmp_path)

@@ -51,7 +51,6 @@ def test_what_stays_off_runs_at_every_size_on_the_portable_kernels(name):
         assert torch.allclose(actual, expected, rtol=1e-4, atol=1e-5)  # kernels sum in another order
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", ["conv-batch", "conv-height", "unet-batch"])
 def test_a_delegate_is_verified_at_the_smallest_a_middle_and_the_largest_size(name, profile):
     program, _, _ = quantised(name, profile)

@@ -36,7 +36,6 @@ def lowered(profile, partitioners):
     return to_edge_transform_and_lower(programs, partitioner=each, compile_config=EDGE), graph_modules
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_one_partitioner_for_both(profile, backend_runs):
     partitioner = SafeArmPartitioner(tosa(profile), verify=True)
     manager, graph_modules = lowered(profile, [partitioner] * 2)

@@ -10,9 +10,8 @@ from lowering import HISTOGRAM, PROFILES, WIDE, min_max, quantize, targets, tosa
 from ratios import ratios
 from small import Lambda
 from spelled import check_whole
-from stubborn import prepare, quantizer_of
+from stubborn import quantizer_of, trainable
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import QParams
 from safe_arm.quantizer.bounded_domains import observe_between_bounds
 
@@ -73,15 +72,14 @@ def test_16_bits_are_fine_enough(rule):
 
 
 def test_a_trained_net_keeps_stocks_domain():
-    model = prepare(Lambda(RULES["asin"]), quantizer_of(SafeTOSAQuantizer, is_qat=True), POSITIVE, is_qat=True)
+    model = trainable(Lambda(RULES["asin"]), POSITIVE)
     assert any(getattr(each, "scale", None) == 2 / 256 for each in model.modules())
 
 
-def test_the_near_miss_is_left_alone():
-    model = annotated(Lambda(lambda m, x: (x.asinh(), x.atan())), quantizer_of(TOSAQuantizer), POSITIVE)
-    assert annotates_no_more(observe_between_bounds, model)
-
-
-def test_twice_equals_once():
-    model = annotated(Lambda(lambda m, x: x.asin() + x), quantizer_of(SafeTOSAQuantizer), POSITIVE)
-    assert annotates_no_more(observe_between_bounds, model)
+def test_the_near_miss_is_left_alone_and_twice_equals_once():
+    near, rule = lambda m, x: (x.asinh(), x.atan()), lambda m, x: x.asin() + x
+    for model in (
+        annotated(Lambda(near), quantizer_of(TOSAQuantizer), POSITIVE),
+        annotated(Lambda(rule), quantizer_of(), POSITIVE),
+    ):
+        assert annotates_no_more(observe_between_bounds, model)

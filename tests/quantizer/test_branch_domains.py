@@ -3,10 +3,10 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import annotated, annotates_no_more, quantised_whole
-from lowering import codes_apart, lower, lower_in_part, lower_safely, tosa
+from lowering import lower_in_part, stock_codes_apart, tosa
 from small import Built, Lambda, Q
+from spelled import check_one_exact
 from stubborn import quantizer_of
 from torch._higher_order_ops.while_loop import while_loop
 
@@ -70,15 +70,12 @@ def test_stock_loses_the_operand_beside_the_result_and_ours_does_not(rule, profi
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_on_the_device_it_is_one_exact_delegate(rule):
-    _, partitioner = lower_safely(graph_of(rule, ON_DEVICE), SAMPLES[0], tosa(ON_DEVICE), verify=True)
-    assert partitioner.report.fallbacks == ()
-    assert [each.exact for each in partitioner.report.verifications] == [True]
+    check_one_exact(graph_of(rule, ON_DEVICE), SAMPLES[0], tosa(ON_DEVICE))
 
 
 def test_stock_s_partitioner_computes_it_too():
     graph_module = graph_of(of_two, ON_DEVICE)
-    manager = lower(graph_module, SAMPLES[0], TOSAPartitioner(tosa(ON_DEVICE)))
-    assert codes_apart(manager, graph_module, *SAMPLES[:2]) == 0
+    assert stock_codes_apart(graph_module, SAMPLES[0], tosa(ON_DEVICE), *SAMPLES[:2]) == 0
 
 
 def test_on_the_cpu_branches_and_the_rest_are_delegated_and_exact():
@@ -91,7 +88,7 @@ def test_on_the_cpu_neither_operands_nor_weights_are_rounded():
     layer = torch.nn.Conv2d(4, 4, 1)
     net = Built(lambda m, x: torch.cond(x.sum() > 96, m.layer, torch.relu, (x.tanh(),)), layer=layer)
     with torch.no_grad():
-        graph_module = quantised_whole(quantizer_of(SafeTOSAQuantizer, ON_CPU), net, SAMPLES)
+        graph_module = quantised_whole(quantizer_of(profile=ON_CPU), net, SAMPLES)
     (condition,) = graph_module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
     assert [operand.target for operand in condition.args[3][1:]] == ["layer.bias", "layer.weight"]
     assert [source.target for source in condition.args[3][0].all_input_nodes] == [Q]  # of the tanh
@@ -109,5 +106,5 @@ def test_the_near_miss_a_loop_is_as_stock_annotates_it(profile):
 
 @pytest.mark.parametrize(("rule", "profile"), PAIRS)
 def test_twice_equals_once(rule, profile):
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer, profile), SAMPLES[0])
+    model = annotated(Lambda(rule), quantizer_of(profile=profile), SAMPLES[0])
     assert annotates_no_more(lambda graph: free_branch_domains(graph, profile == ON_DEVICE), model)

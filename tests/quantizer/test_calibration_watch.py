@@ -1,7 +1,6 @@
 """Calibration that teaches no range is warned about once; real samples are not."""
 
 import re
-import warnings
 
 import pytest
 import torch
@@ -10,25 +9,20 @@ from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from lowering import HISTOGRAM, PROFILES, min_max
 from small import Lambda, image
+from spying import doubts
 from stubborn import calibrated, exported, prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
-
-from safe_arm import SafeTOSAQuantizer
-from safe_arm.core.errors import DoubtfulInputWarning
 
 NET = Lambda(lambda m, x: torch.relu(m.conv(x))).eval()
 
 
 def quantizer(config=None, profile=PROFILES[0]):
-    return quantizer_of(SafeTOSAQuantizer, profile, config=config)
+    return quantizer_of(profile=profile, config=config)
 
 
 def told(work):
     """What is warned about while something runs."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        work()
-    return [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
+    return doubts(work)[1]
 
 
 def told_of(samples, net=NET, ours=None):

@@ -2,14 +2,11 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, lower_safely, quantize, tosa
-from rewriting import Rewriting
+from lowering import PROFILES, quantize, tosa
 from small import Lambda
-from spelled import check_whole
+from spelled import Delegated
 
 from safe_arm.quantizer.chosen_numbers import choose_numbers
 
@@ -22,33 +19,18 @@ def peaks(m, x):
     return heat * (F.max_pool2d(heat, 3, 1, 1) == heat).float()
 
 
-WRITTEN = {
-    "peaks": peaks,
-    "the dtype of another": lambda m, x: x * (x > 0.3).type_as(x),
-    "to another": lambda m, x: x * (x > 0.3).to(x),
-    "a product with a condition": lambda m, x: x.relu() * (x > 0.3),
-    "two readers": lambda m, x: (lambda keep: x * keep.float() + keep)(x > 0.3),
-    "how many": lambda m, x: (x > 0.3).float().mean((2, 3)),
-    "both": lambda m, x: x + ((x > 0.3) & (x < 0.9)).float(),
-}
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_stock_leaves_it_on_the_cpu(rule):
-    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
-    _, partitioner = lower_safely(graph_module, INPUTS, tosa(PROFILES[0]))
-    assert partitioner.report.fallbacks
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_ours_is_one_exact_delegate(rule):
-    check_whole(rule, INPUTS, PROFILES[0])
-
-
-class TestNumbers(Rewriting):
+class TestNumbers(Delegated):
     step = staticmethod(choose_numbers)
     inputs = INPUTS
-    written = WRITTEN
+    written: ClassVar = {
+        "peaks": peaks,
+        "the dtype of another": lambda m, x: x * (x > 0.3).type_as(x),
+        "to another": lambda m, x: x * (x > 0.3).to(x),
+        "a product with a condition": lambda m, x: x.relu() * (x > 0.3),
+        "two readers": lambda m, x: (lambda keep: x * keep.float() + keep)(x > 0.3),
+        "how many": lambda m, x: (x > 0.3).float().mean((2, 3)),
+        "both": lambda m, x: x + ((x > 0.3) & (x < 0.9)).float(),
+    }
     kept: ClassVar = {
         "a cast that is returned": lambda m, x: (x > 0.3).float(),
         "a cast to integers": lambda m, x: (x > 0.3).to(torch.int32) + 1,

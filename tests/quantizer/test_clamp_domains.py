@@ -67,9 +67,7 @@ NEAR = {
 @pytest.mark.parametrize("rule", NEAR.values(), ids=NEAR)
 def test_the_near_miss_is_left_alone(rule):
     assert annotates_no_more(give_clamps_domains, clamped(rule, TOSAQuantizer))
-
-
-def test_a_clamp_of_what_has_its_input_s_domain_has_one_of_its_own():
+    # What has its input's domain has one of its own.
     assert not annotates_no_more(give_clamps_domains, clamped(CLAMPS["of a pool"], TOSAQuantizer))
 
 
@@ -87,10 +85,7 @@ def test_what_only_a_clamp_reads_is_quantised_in_its_domain():
     assert QParams.of(before).scale * 255 == pytest.approx(0.08, rel=0.01)
 
 
-def test_16_bits_are_fine_enough():
-    model = clamped(CLAMPS["both bounds"], TOSAQuantizer, WIDE)
-    assert annotates_no_more(give_clamps_domains, model)
-
-
-def test_twice_equals_once():
-    assert annotates_no_more(give_clamps_domains, clamped(CLAMPS["both bounds"], SafeTOSAQuantizer))
+def test_16_bits_are_fine_enough_and_twice_equals_once():
+    rule = CLAMPS["both bounds"]
+    for model in (clamped(rule, TOSAQuantizer, WIDE), clamped(rule, SafeTOSAQuantizer)):
+        assert annotates_no_more(give_clamps_domains, model)

@@ -5,11 +5,9 @@ from typing import ClassVar
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, tosa
 from masked import LOWEST
-from ratios import quantised, ratio
+from ratios import ours_exactly, quantised, ratio
 from rewriting import Rewriting
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
@@ -49,20 +47,13 @@ TOGETHER = {"added together": lambda m, x, keep: (x * 2 + (CAUSAL + (1 - keep) *
 RULES = WRITTEN | TOGETHER
 
 
-def unmasked(m, x, keep):
-    return (x * 2 + DISTANCES).softmax(-1)
-
-
 def ratio_of(rule, quantizer_class=SafeTOSAQuantizer):
-    def masked(m, x, keep):
-        return rule(m, x, keep)
-
-    return ratio(quantised(masked, quantizer_of(quantizer_class), SAMPLES), masked, SAMPLES)
+    return ratio(quantised(rule, quantizer_of(quantizer_class), SAMPLES), rule, SAMPLES)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_masks_cost_the_scores_nothing(rule):
-    assert ratio_of(rule) > ratio_of(unmasked) - 1
+    assert ratio_of(rule) > ratio_of(lambda m, x, keep: (x * 2 + DISTANCES).softmax(-1)) - 1
 
 
 def test_stock_loses_the_scores():
@@ -70,10 +61,7 @@ def test_stock_loses_the_scores():
 
 
 def test_the_one_delegate_is_exact():
-    def rule(m, x, keep):
-        return RULES["added together"](m, x, keep), WRITTEN["filled in turn"](m, x, keep)
-
-    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), SAMPLES[0], tosa(PROFILES[0]))
+    ours_exactly(lambda m, *inputs: [RULES[name](m, *inputs) for name in ("added together", "filled in turn")], SAMPLES)
 
 
 class TestCombined(Rewriting):

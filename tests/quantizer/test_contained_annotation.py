@@ -67,7 +67,6 @@ DEADLY = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", DEADLY)
 def test_stock_dies(name, profile):
     net, inputs, error, says, _, _ = DEADLY[name]
@@ -83,7 +82,7 @@ CHOSEN = ("with what has none", "TOSA-1.0+INT")
 def test_ours_quantises_a_condition_that_is_a_choice_between_numbers():
     name, profile = CHOSEN
     net, inputs, *_ = DEADLY[name]
-    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    quantizer = quantizer_of(profile=profile)
     graph_module = converted(net, quantizer, inputs)
     assert quantizer.left_float == ()
     lower_in_part(graph_module, tosa(profile), inputs)
@@ -93,7 +92,7 @@ def test_ours_quantises_a_condition_that_is_a_choice_between_numbers():
 @pytest.mark.filterwarnings("ignore:.*stay float", "ignore:.*single sample")
 def test_ours_leaves_it_float_and_the_rest_is_exact(name, profile):
     net, inputs, _, _, operators, reason = DEADLY[name]
-    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    quantizer = quantizer_of(profile=profile)
     graph_module = converted(net, quantizer, inputs)
     assert quantizer.left_float
     assert all(reason in left.reason for left in quantizer.left_float)
@@ -108,14 +107,14 @@ def test_ours_leaves_it_float_and_the_rest_is_exact(name, profile):
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_a_net_in_double_precision_stays_float_as_a_whole():
     net, inputs = Lambda(lambda m, x: torch.relu(m.conv(x))).double(), (image()[0].double(),)
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     graph_module = converted(net, quantizer, inputs)
     assert {e.op for e in quantizer.left_float} == {"aten::conv2d", "aten::relu"}
     assert torch.equal(graph_module(*inputs), net(*inputs))
 
 
 def test_observers_pass_empty_tensors_by_so_they_are_no_reason():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     graph_module = converted(Stubborn(lambda m, a: torch.cat((a, a[:, 4:]), 1)), quantizer, ramp())
     assert quantizer.left_float == ()
     assert quantised_inputs(graph_module, "cat") == [2]
@@ -221,7 +220,7 @@ def test_layer_norm_is_prepared_on_1_2():
     net = Lambda(lambda m, x: torch.nn.functional.layer_norm(m.conv(x), (8,)))
     with pytest.raises(AssertionError, match="kwargs"):
         converted(net, quantizer_of(TOSAQuantizer), image())
-    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer), image())
+    graph_module = converted(net, quantizer_of(), image())
     assert quantised_inputs(graph_module, "conv2d") == [3]
 
 
@@ -243,7 +242,7 @@ def test_a_transposed_convolution_with_a_scale_for_each_output_is_quantised_as_b
 
 
 def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     model = annotated(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), quantizer, image())
     assert unshareable(model) == {}
     assert quantizer.left_float == ()
@@ -273,7 +272,7 @@ def a_step_that_forgets_the_sine(model):
 )
 def test_a_step_of_ours_that_fails_is_left_out_and_the_others_are_not(bad, why):
     rule = Lambda(lambda m, x: torch.relu(x).sin())
-    model, other = (annotated(rule, quantizer_of(SafeTOSAQuantizer), ramp()) for _ in range(2))
+    model, other = (annotated(rule, quantizer_of(), ramp()) for _ in range(2))
     ledger = Ledger()
     a_step_that_forgets_the_sine(other)
     refine(model, (bad, a_step_that_forgets_the_sine), ledger)
@@ -289,7 +288,7 @@ def a_step_that_ends(model):
 def test_a_step_of_ours_that_raises_does_not_end_the_export(monkeypatch):
     rule = Lambda(lambda m, x: torch.relu(x).sin())
     monkeypatch.setattr(ordered_steps, "KEPT_FINE", (a_step_that_ends, a_step_that_forgets_the_sine))
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     with pytest.warns(UserWarning, match="a_step_that_ends is left out: KeyError: 'relu'"):
         model = annotated(rule, quantizer, ramp())
     (left,) = quantizer.left_float

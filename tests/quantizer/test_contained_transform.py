@@ -32,7 +32,7 @@ def test_stock_dies(profile, name, between, words):
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_ours_leaves_at_most_one_node_float_and_is_exact(profile, name, between, words):
-    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    quantizer = quantizer_of(profile=profile)
     graph_module = converted(Stubborn(between), quantizer, ramp())
     if name in AVOIDED:
         assert quantizer.left_float == ()
@@ -48,7 +48,7 @@ def test_the_check_of_the_inputs_is_no_obstacle():
     """``ExportedProgram.module()`` calls a module that checks shapes; stock passes that re-trace die on the call."""
     net = Stubborn(lambda m, a: torch.nn.functional.softmax(a.mean((2, 3)), -1).reshape(1, 4, 1, 1) * a)
     graph_module = exported(net, ramp(), check_guards=True)
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     transformed = quantizer.transform_for_annotation(graph_module)
     assert quantizer.left_float == ()
     assert "softmax" not in targets(transformed)
@@ -151,7 +151,7 @@ def test_a_write_into_a_buffer_is_transformed_without_gradients():
     inputs = (torch.randn(1, 1, 8), torch.tensor([2]))
     with pytest.raises(Exception, match="DecomposeIndexCopyPass"):
         quantizer_of(TOSAQuantizer).transform_for_annotation(exported(cache, inputs))
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     module = quantizer.transform_for_annotation(exported(cache, inputs))
     assert quantizer.left_float == ()
     assert not [node for node in module.graph.nodes if "index_copy" in str(node.target)]

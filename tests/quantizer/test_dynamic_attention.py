@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from dynamic import lowered
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once
-from lowering import HISTOGRAM, PROFILES, quantize, tosa
+from lowering import HISTOGRAM, PROFILES, RELEASE, quantize, tosa
 from masked import LOWEST, additive
 from rewriting import codes_off
 from small import Lambda
@@ -15,11 +15,8 @@ from stubborn import calibrated, exported, quantizer_of
 from torch import nn
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
-
-VERSION = parse(executorch_version())
 
 TOKENS = torch.export.Dim("tokens", min=2, max=32)
 
@@ -76,7 +73,7 @@ def test_a_lowering_says_what_is_left(name):
     first, others = sizes(name)  # A converted graph has no variable arguments.
     program = torch.export.export(quantised(name), inputs(12, name), dynamic_shapes=(first, *others))
     lowered(program, partitioner)
-    assert partitioner.report.delegates or VERSION < (1, 5)  # It delegates nothing of a dynamic size.
+    assert partitioner.report.delegates or RELEASE < (1, 5)  # It delegates nothing of a dynamic size.
     assert all(each.reasons for each in partitioner.report.fallbacks)
 
 

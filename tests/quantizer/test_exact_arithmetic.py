@@ -8,7 +8,7 @@ from lowering import HISTOGRAM
 from small import Lambda
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeEthosUQuantizer
 from safe_arm.quantizer.exact_arithmetic import keep_arithmetic_exact
 
 X = (torch.randn(1, 12, 48, generator=torch.Generator().manual_seed(0)),)
@@ -34,6 +34,6 @@ def test_an_ethos_u85_keeps_a_variance_alone(target, count):
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(norm), quantizer_of(SafeTOSAQuantizer), X)
+    model = annotated(Lambda(norm), quantizer_of(), X)
     assert wide(model) == 17
     assert annotates_no_more(keep_arithmetic_exact, model)

@@ -4,10 +4,9 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated
-from lowering import PROFILES, min_max, tosa
-from ratios import quantised
+from lowering import min_max
+from ratios import ours_exactly, quantised
 from small import Lambda, Q
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
@@ -65,24 +64,22 @@ def test_stock_rounds_the_mean_and_ours_does_not(width):
 
 def test_values_that_are_alike_do_not_differ_from_their_mean():
     (x,) = rows(768)
-    net = quantised(centred, quantizer_of(SafeTOSAQuantizer, config=min_max()), [(x,)])
+    net = quantised(centred, quantizer_of(config=min_max()), [(x,)])
     step = [node.args[1] for node in net.graph.find_nodes(op="call_function", target=Q)][-1]
     assert float(net(x)[0, 12:].abs().max()) < step / 2
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(profile):
     """The mean of 48 whole numbers is in the middle of two eighths of a step in one row of six."""
-    samples = [rows(48)]
-    check_one_exact(quantised(centred, quantizer_of(SafeTOSAQuantizer, profile), samples), samples[0], tosa(profile))
+    ours_exactly(centred, [rows(48)], profile)
 
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_is_no_such_mean(rule):
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), rows(48))
+    model = annotated(Lambda(rule), quantizer_of(), rows(48))
     assert not any(" sub" in str(node) for node in means_that_fit(model))
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(centred), quantizer_of(SafeTOSAQuantizer), rows(48))
+    model = annotated(Lambda(centred), quantizer_of(), rows(48))
     assert means_that_fit(model) == {}

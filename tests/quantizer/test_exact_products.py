@@ -3,15 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, tosa
-from ratios import quantised, ratios
+from ratios import for_ethos_u, ours_exactly, quantised, ratios
 from small import Lambda, Q
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.exact_products import keep_products_exact
 
 TOKENS = [torch.randn(2, 2, 64, 8, generator=torch.Generator().manual_seed(seed)).unbind() for seed in range(16)]
@@ -47,55 +43,49 @@ def test_stock_loses_what_it_rounds_and_ours_does_not(name):
     assert ours > borders - bound
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", REDUCED)
 def test_the_one_delegate_is_exact(name, profile):
-    rule, _ = REDUCED[name]
-    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), TOKENS), TOKENS[0], tosa(profile))
+    ours_exactly(REDUCED[name][0], TOKENS, profile)
 
 
 def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
     def rule(m, x, y):
         return F.layer_norm(x.flatten(1), (512,)) + 0 * y.flatten(1)
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
     steps = [spec.derive_qparams_fn.keywords["steps"] for spec in specs]
     assert steps == [8, 8]  # 512 squares of 255 * 8 + 1 fit 32 bits.
 
 
-@pytest.mark.parametrize(("target", "wide_differences"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
-def test_on_ethos_u85_only_a_difference_that_is_squared_is_wide(target, wide_differences):
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
-    names = wide(annotated(Lambda(REDUCED["layer norm"][0]), quantizer, TOKENS[0]))
-    assert len([name for name in names if name.startswith("sub")]) == wide_differences
+#: By an operator, a rule, an Ethos-U and how many values of 32 bits of the operator there are on it.
+WIDE = {
+    "a difference on a U55": ("sub", REDUCED["layer norm"][0], "ethos-u55-128", 2),
+    "a difference that is squared": ("sub", REDUCED["layer norm"][0], "ethos-u85-256", 1),
+    "a product on a U55": ("mul", lambda m, x, y: (x * y).sum(1), "ethos-u55-128", 1),
+    "a product that would be transposed": ("mul", lambda m, x, y: (x * y).sum(1), "ethos-u85-256", 0),
+    "a product that would not": ("mul", lambda m, x, y: (x * y).sum(-1), "ethos-u85-256", 1),
+    "a square": ("mul", lambda m, x, y: (x * x).sum(1) + 0 * y.amax(1), "ethos-u85-256", 1),
+}
 
 
-@pytest.mark.parametrize(
-    ("target", "dim", "products"), [("ethos-u55-128", 1, 1), ("ethos-u85-256", 1, 0), ("ethos-u85-256", -1, 1)]
-)
-def test_on_ethos_u85_a_product_that_would_be_transposed_in_32_bits_is_not_wide(target, dim, products):
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
-    names = wide(annotated(Lambda(lambda m, x, y: (x * y).sum(dim)), quantizer, TOKENS[0]))
-    assert len([name for name in names if name.startswith("mul")]) == products
-
-
-def test_on_ethos_u85_squares_are_wide_in_any_dimension():
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec("ethos-u85-256")).set_global(HISTOGRAM)
-    assert wide(annotated(Lambda(lambda m, x, y: (x * x).sum(1) + 0 * y.amax(1)), quantizer, TOKENS[0]))
+@pytest.mark.parametrize(("operator", "rule", "target", "number"), WIDE.values(), ids=WIDE)
+def test_on_ethos_u85_what_would_be_transposed_in_32_bits_is_not_wide(operator, rule, target, number):
+    names = wide(annotated(Lambda(rule), for_ethos_u(target), TOKENS[0]))
+    assert len([name for name in names if name.startswith(operator)]) == number
 
 
 def test_a_norm_of_a_product_subtracts_the_mean_exactly_too():
     def rule(m, x, y):
         return F.layer_norm(x * y, (8,))
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     assert [name for name in wide(model) if name.startswith("sub")] == ["sub", "sub_1"]
 
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
-    assert wide(annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])) == []
+    assert wide(annotated(Lambda(rule), quantizer_of(), TOKENS[0])) == []
 
 
 def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
@@ -105,13 +95,13 @@ def test_a_difference_from_anything_but_the_mean_keeps_8_bits():
         apart = x - y
         return (apart * apart).sum(-1)
 
-    model = annotated(Lambda(rule), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     assert [name for name in wide(model) if name.startswith("sub")] == []
     assert len(wide(model)) == 2
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(REDUCED["cosine similarity"][0]), quantizer_of(SafeTOSAQuantizer), TOKENS[0])
+    model = annotated(Lambda(REDUCED["cosine similarity"][0]), quantizer_of(), TOKENS[0])
     assert wide(model)
     assert annotates_no_more(keep_products_exact, model)
 
@@ -121,6 +111,6 @@ def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
         apart = x - x.mean((1, 2), keepdim=True)
         return (apart * apart).sum((1, 2)) + 0 * y.amax((1, 2))
 
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), TOKENS).graph
+    graph = quantised(rule, quantizer_of(), TOKENS).graph
     scales = {node.args[0].name: node.args[1] for node in graph.find_nodes(op="call_function", target=Q)}
     assert scales["x"] / scales["sub"] == pytest.approx(8)  # 512 squares of 255 * 8 + 1 fit, of 9 not.

@@ -5,16 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, tosa
-from observing import exchanges, trained
-from ratios import quantised, ratio
+from observing import exchanges, trained_ratios
+from ratios import both, both_ratios, ours_exactly, quantised, ratio
 from small import Lambda
-from spelled import check_one_exact
 from stubborn import prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.extreme_domains import ExtremeObserver, leave_masks_out
 
 LENGTH = 12
@@ -39,8 +35,7 @@ MASKS = {
 @pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize("rule", MASKS.values(), ids=MASKS)
 def test_stock_keeps_nothing_of_the_values_and_ours_does(rule):
-    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)
-    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES)
+    stock, ours = both_ratios(rule, SAMPLES)
     assert stock < 5
     assert ours > 35
 
@@ -50,31 +45,25 @@ def test_the_places_of_maxima_are_kept(dim):
     def rule(m, x, keep):
         return (x * 2 + (1 - keep) * -1e4).argmax(dim)
 
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    ours = quantised(rule, quantizer_of(), SAMPLES)
     same = [float((ours(*each) == rule(None, *each)).float().mean()) for each in SAMPLES]
     assert sum(same) / len(same) > 0.9
 
 
 def test_the_one_delegate_is_exact():
-    def rule(m, x, keep):
-        return [MASKS[name](m, x, keep) for name in ("added to what is kept", "subtracted", "a minimum")]
-
-    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), SAMPLES[0], tosa(PROFILES[0]))
+    names = ("added to what is kept", "subtracted", "a minimum")
+    ours_exactly(lambda m, x, keep: [MASKS[name](m, x, keep) for name in names], SAMPLES)
 
 
 def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one():
     def rule(m, x, keep):
         return (x * 2 + (1 - keep.transpose(1, 2)[..., :8]) * -40.0).amax(1)
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 35
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 35
 
 
 def test_values_that_are_not_far_are_observed_as_they_are():
-    def rule(m, x, keep):
-        return (x * 2 + (1 - keep) * -8.0).amax(1)
-
-    stock = quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES)
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    stock, ours = both(lambda m, x, keep: (x * 2 + (1 - keep) * -8.0).amax(1), SAMPLES)
     for each in SAMPLES:
         assert torch.equal(stock(*each), ours(*each))
 
@@ -95,7 +84,7 @@ def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
 
 def test_a_prepared_net_is_copied_without_its_graph():
     rule = MASKS["moved"]
-    prepared = prepare(Lambda(rule), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    prepared = prepare(Lambda(rule), quantizer_of(), SAMPLES[0])
     copied = copy.deepcopy(prepared)
     for each in SAMPLES:
         copied(*each)
@@ -112,7 +101,5 @@ def test_twice_equals_once(monkeypatch):
 
 
 def test_so_are_nets_that_are_trained():
-    rule = MASKS["added"]
-    stock = ratio(trained(TOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
-    ours = ratio(trained(SafeTOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
+    stock, ours = trained_ratios(MASKS["added"], SAMPLES)
     assert ours > stock + 12

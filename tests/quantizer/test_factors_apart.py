@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, codes_apart, delegates, lower_safely, quantize, tosa
 from rewriting import Rewriting
-from stubborn import exported, prepare, quantizer_of
+from small import Built
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 from users_tensors import UsersTensors
@@ -20,27 +21,18 @@ from safe_arm.quantizer.own_names import own_name
 X = torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(5))
 
 
-class Layers(nn.Module):
+def layers(rule, make=None):
     """Layers and factors, put together by a rule."""
-
-    def __init__(self, rule, make=None):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.other = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
-        self.signal, self.linear = nn.Conv1d(4, 4, 3, padding=1), nn.Linear(8, 4)
-        self.up, self.strided = nn.ConvTranspose2d(4, 4, 2), nn.Conv2d(4, 4, 3, stride=2, bias=False)
-        self.norm = nn.BatchNorm2d(4)
-        self.norm.running_mean.uniform_(-1, 1)
-        self.factor, self.gamma = nn.Parameter(torch.rand(1, 4, 1, 1) + 2), nn.Parameter(torch.rand(4) + 2)
-        self.register_buffer("scale", torch.tensor(3.0))
-        self.register_buffer("fast", torch.randn(4, 4, 3, 3))
-        if make:
-            make(self)
-        self.rule = rule
-        self.eval()
-
-    def forward(self, x):
-        return self.rule(self, x)
+    torch.manual_seed(0)
+    parts = {"conv": nn.Conv2d(4, 4, 3, padding=1), "other": nn.Conv2d(4, 4, 3, padding=1)}
+    parts |= {"signal": nn.Conv1d(4, 4, 3, padding=1), "linear": nn.Linear(8, 4), "up": nn.ConvTranspose2d(4, 4, 2)}
+    parts |= {"strided": nn.Conv2d(4, 4, 3, stride=2, bias=False), "norm": nn.BatchNorm2d(4)}
+    parts["norm"].running_mean.uniform_(-1, 1)
+    factors = {"factor": nn.Parameter(torch.rand(1, 4, 1, 1) + 2), "gamma": nn.Parameter(torch.rand(4) + 2)}
+    net = Built(rule, **parts, **factors, scale=torch.tensor(3.0), fast=torch.randn(4, 4, 3, 3))
+    if make:
+        make(net)
+    return net.eval()
 
 
 def tie(net):
@@ -103,12 +95,12 @@ def transformed(net, quantizer_class):
 
 @pytest.mark.parametrize(("rule", "make"), WRITTEN.values(), ids=WRITTEN)
 def test_stock_writes_into_the_user_s_weights(rule, make):
-    _, changed = transformed(Layers(rule, make), TOSAQuantizer)
+    _, changed = transformed(layers(rule, make), TOSAQuantizer)
     assert changed
 
 
 def test_stock_scales_both_layers_of_shared_memory():
-    net = Layers(*WRITTEN["shared memory"])
+    net = layers(*WRITTEN["shared memory"])
     wanted = net(X)
     graph_module, _ = transformed(net, TOSAQuantizer)
     assert (graph_module(X) - wanted).abs().max() > 0.2 * wanted.abs().max()
@@ -116,9 +108,9 @@ def test_stock_scales_both_layers_of_shared_memory():
 
 @pytest.mark.parametrize("name", ALL)
 def test_ours_leaves_every_tensor_as_it_was_and_computes_the_net(name):
-    net = Layers(*ALL[name])
+    net = layers(*ALL[name])
     held, wanted = UsersTensors([net]), net(X)
-    prepared = prepare(net, quantizer_of(SafeTOSAQuantizer), (X,))
+    prepared = prepare(net, quantizer_of(), (X,))
     torch.testing.assert_close(prepared(X), wanted, rtol=1e-4, atol=1e-5)
     if name != SLOW:
         convert_pt2e(prepared)
@@ -126,15 +118,15 @@ def test_ours_leaves_every_tensor_as_it_was_and_computes_the_net(name):
 
 
 def test_ours_folds_the_factor_as_stock_does_and_keeps_the_names():
-    graph = transformed(Layers(*WRITTEN["layer scale"]), SafeTOSAQuantizer)[0].graph
+    graph = transformed(layers(*WRITTEN["layer scale"]), SafeTOSAQuantizer)[0].graph
     assert not graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
     assert [own_name(node) for node in graph.find_nodes(op="get_attr")] == ["conv.weight", "conv.bias"]
 
 
 def test_a_second_attempt_scales_the_weights_once():
     """Stock dies of the check of the inputs behind the fold, so that its passes begin again without the check."""
-    net = Layers(lambda m, x: x + m.conv(x - 0.5) * m.factor)
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    net = layers(lambda m, x: x + m.conv(x - 0.5) * m.factor)
+    quantizer = quantizer_of()
     graph_module = quantizer.transform_for_annotation(exported(net, (X,), check_guards=True))
     assert quantizer.left_float == ()
     assert not graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
@@ -146,7 +138,7 @@ def test_a_second_attempt_scales_the_weights_once():
 @pytest.mark.parametrize("name", ["a number", "shared memory"])
 @pytest.mark.filterwarnings("ignore:.*single sample")
 def test_a_second_export_is_the_first(name):
-    net = Layers(*WRITTEN[name])
+    net = layers(*WRITTEN[name])
     payloads = []
     for _ in range(2):
         graph_module = quantize(net, (X,), tosa(PROFILES[0]))
@@ -158,9 +150,9 @@ def test_a_second_export_is_the_first(name):
 
 
 def test_what_is_trained_with_fake_quantisation_trains_the_copies():
-    net = Layers(*WRITTEN["a number"])
+    net = layers(*WRITTEN["a number"])
     held = UsersTensors([net])
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (X,), is_qat=True)
+    model = trainable(net, (X,))
     model(X).sum().backward()
     trained = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
     assert sorted(trained) == ["conv.trained_bias", "conv.trained_weight"]
@@ -173,9 +165,9 @@ def test_layers_that_share_weights_are_trained_together():
         return {name: each.grad for name, each in net_or_graph.named_parameters() if name.startswith("conv.")}
 
     def net():
-        return Layers(lambda m, x: m.conv(m.conv(x).relu()) * 0.5).train()
+        return layers(lambda m, x: m.conv(m.conv(x).relu()) * 0.5).train()
 
-    ours = gradients(prepare(net(), quantizer_of(SafeTOSAQuantizer, is_qat=True), (X,), is_qat=True))
+    ours = gradients(trainable(net(), (X,)))
     expected = gradients(net())
     assert ours.keys() == expected.keys()
     for name, gradient in expected.items():
@@ -192,7 +184,7 @@ class TestCopies(Rewriting):
     }
 
     def case(self, row):
-        return Layers(*row), (X,)
+        return layers(*row), (X,)
 
 
 def weights_that_the_net_writes(m, x):
@@ -202,14 +194,14 @@ def weights_that_the_net_writes(m, x):
 
 
 def test_weights_that_are_state_stay_state():
-    net, other = (Layers(weights_that_the_net_writes) for _ in range(2))
-    prepared = quantizer_of(SafeTOSAQuantizer).transform_for_annotation(exported(other, (X,)))
+    net, other = (layers(weights_that_the_net_writes) for _ in range(2))
+    prepared = quantizer_of().transform_for_annotation(exported(other, (X,)))
     for _ in range(2):
         torch.testing.assert_close(prepared(X), net(X), rtol=1e-4, atol=1e-5)
 
 
 def test_only_scaled_layers_are_copied():
-    model = exported(Layers(lambda m, x: m.other(m.conv(x) * 4)), (X,))
+    model = exported(layers(lambda m, x: m.other(m.conv(x) * 4)), (X,))
     copy_scaled_weights(model)
     copies = [name for name, _ in model.named_parameters() if "_of_" in name]
     assert sorted(copies) == ["conv_bias_of_conv2d", "conv_weight_of_conv2d"]

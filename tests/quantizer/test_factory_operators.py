@@ -64,7 +64,7 @@ def test_the_export_is_exact(factory, profile):
 @pytest.mark.parametrize("io", [True, False])
 def test_a_returned_full_is_quantised_at_the_output_only_with_io_annotation(io):
     model = graph_of(lambda m, x: (torch.full((1, 2), 0.5), x + x))
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     # The composable quantiser of 1.4 and later annotates inputs and outputs unless told not to.
     quantizer.set_io(min_max() if io else None)
     graph_module = quantizer.quantize_with_submodules(model, [image()])

@@ -3,16 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, tosa
-from observing import exchanges, trained
-from ratios import quantised, ratio
-from spelled import check_one_exact
+from lowering import PROFILES, stock_codes_apart, tosa
+from observing import exchanges, trained_ratios
+from ratios import both, both_ratios, exactly_on, ours_exactly, quantised, ratio
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.filled_domains import leave_fills_out
 
 SAMPLES = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
@@ -74,8 +69,7 @@ FILLED = {**PADDED, **MASKED}
 @pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize("rule", FILLED.values(), ids=FILLED)
 def test_stock_loses_the_values_beside_the_number_and_ours_does_not(rule):
-    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)
-    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES)
+    stock, ours = both_ratios(rule, SAMPLES)
     assert ours > 35
     assert stock < ours - 6
 
@@ -85,10 +79,9 @@ def test_the_places_of_maxima_are_kept(number):
     def rule(m, x):
         return x[0].masked_fill(~kept(x), number).max(1)[1]
 
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    stock = quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES)
-    right = [float((ours(*sample) == rule(None, *sample)).float().mean()) for sample in SAMPLES]
-    wrong = [float((stock(*sample) == rule(None, *sample)).float().mean()) for sample in SAMPLES]
+    wrong, right = (
+        [float((net(*each) == rule(None, *each)).float().mean()) for each in SAMPLES] for net in both(rule, SAMPLES)
+    )
     assert min(right) > 0.9
     assert max(wrong) < 0.6
 
@@ -99,15 +92,14 @@ def filled_as(names):
 
 
 def test_the_one_delegate_is_exact():
-    names = ["rows of a sequence", "a minimum", "an element that is written", "padding beside"]
-    graph = quantised(filled_as(names), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    ours_exactly(
+        filled_as(["rows of a sequence", "a minimum", "an element that is written", "padding beside"]), SAMPLES
+    )
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(filled_as(["minus infinity", "masked_fill"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    manager = lower(graph, SAMPLES[0], TOSAPartitioner(tosa(PROFILES[0])))
-    assert codes_apart(manager, graph, SAMPLES[0]) == 0
+    graph = quantised(filled_as(["minus infinity", "masked_fill"]), quantizer_of(), SAMPLES)
+    assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
 def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one():
@@ -116,21 +108,18 @@ def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one(
     def rule(m, x):
         return x[0].masked_fill(~kept(x), -30.0).amax(2)
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 40
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 40
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_so_is_that_of_an_ethos_u(target):
-    spec = EthosUCompileSpec(target)
-    quantizer = SafeEthosUQuantizer(spec).set_global(HISTOGRAM)
-    check_one_exact(quantised(PADDED["minus infinity"], quantizer, SAMPLES), SAMPLES[0], spec)
+def test_so_is_that_of_an_ethos_u(ethos_u):
+    exactly_on(ethos_u, PADDED["minus infinity"], SAMPLES)
 
 
 def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
     def rule(m, x):
         return same(-20.0)(m, x - 21)
 
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    ours = quantised(rule, quantizer_of(), SAMPLES)
     assert ratio(ours, rule, SAMPLES) > 35
 
 
@@ -158,7 +147,5 @@ def test_twice_equals_once(monkeypatch):
 
 @pytest.mark.parametrize("name", ["minus infinity", "masked_fill with a number"])
 def test_so_are_nets_that_are_trained(name):
-    rule = FILLED[name]
-    stock = ratio(trained(TOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
-    ours = ratio(trained(SafeTOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
+    stock, ours = trained_ratios(FILLED[name], SAMPLES)
     assert ours > max(stock + 6, 30)

@@ -2,17 +2,14 @@
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, WIDE, tosa
-from ratios import quantised, ratios
+from lowering import PROFILES, WIDE, tosa
+from ratios import for_ethos_u, ours_exactly, quantised, ratios
 from small import Built
 from spelled import check_one_exact
 from stubborn import calibrated, exported, quantizer_of
 from torch import nn
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.fine_gates import SpaciousObserver, refine_gates
 
 SAMPLES = [(torch.randn(4, 6, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(12)]
@@ -74,10 +71,6 @@ def wide(model):
     return names
 
 
-def annotated_by(net, quantizer):
-    return annotated(net, quantizer, SAMPLES[0])
-
-
 @pytest.mark.parametrize("name", NETS)
 def test_ours_keeps_more_of_it_than_stock(name):
     net, gain = NETS[name]
@@ -87,13 +80,12 @@ def test_ours_keeps_more_of_it_than_stock(name):
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_the_one_delegate_is_exact(name):
-    graph = quantised(sequence_of(NETS[name][0]), quantizer_of(SafeTOSAQuantizer), SHORT)
-    check_one_exact(graph, SHORT[0], tosa(PROFILES[0]))
+    ours_exactly(sequence_of(NETS[name][0]), SHORT)
 
 
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_what_a_cell_adds_has_one_domain_so_that_the_sum_is_not_rounded(name):
-    graph = quantised(sequence_of(NETS[name][0]), quantizer_of(SafeTOSAQuantizer), SHORT).graph
+    graph = quantised(sequence_of(NETS[name][0]), quantizer_of(), SHORT).graph
     sums = 0
     for target in (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor):
         for node in graph.find_nodes(op="call_function", target=target):
@@ -106,8 +98,8 @@ def test_what_a_cell_adds_has_one_domain_so_that_the_sum_is_not_rounded(name):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_in_a_loop_is_one_exact_delegate_too(name):
-    assert wide(annotated_by(CELLS[name], quantizer_of(SafeTOSAQuantizer)))
-    graph = calibrated(exported(CELLS[name], SHORT[0]), quantizer_of(SafeTOSAQuantizer), SHORT)
+    assert wide(annotated(CELLS[name], quantizer_of(), SAMPLES[0]))
+    graph = calibrated(exported(CELLS[name], SHORT[0]), quantizer_of(), SHORT)
     check_one_exact(graph, SHORT[0], tosa(PROFILES[0]))
 
 
@@ -120,8 +112,8 @@ def test_states_that_are_passed_in_and_returned_have_8_bits_at_the_border(name):
     generator = torch.Generator().manual_seed(0)
     inputs = (SHORT[0][0], *torch.randn(2, 1, 4, 16, generator=generator).clamp(-1, 1).unbind())
     net = Built(rule)
-    assert wide(annotated(net, quantizer_of(SafeTOSAQuantizer), inputs))
-    graph = calibrated(exported(net, inputs), quantizer_of(SafeTOSAQuantizer), [inputs])
+    assert wide(annotated(net, quantizer_of(), inputs))
+    graph = calibrated(exported(net, inputs), quantizer_of(), [inputs])
     for output in graph.graph.output_node().args[0]:
         assert output.args[-1] == torch.int8
     check_one_exact(graph, inputs, tosa(PROFILES[0]))
@@ -138,7 +130,7 @@ KEPT = {
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_8_bits(rule):
-    assert wide(annotated_by(Built(rule, **LAYERS), quantizer_of(SafeTOSAQuantizer))) == []
+    assert wide(annotated(Built(rule, **LAYERS), quantizer_of(), SAMPLES[0])) == []
 
 
 def test_what_a_value_of_the_cell_is_broadcast_to_keeps_8_bits():
@@ -146,27 +138,19 @@ def test_what_a_value_of_the_cell_is_broadcast_to_keeps_8_bits():
         gate = torch.sigmoid(m.layer(x[:, 0]) + m.other(x[:, 1]))
         return (gate * x[:, 2])[:, None] * x
 
-    model = annotated_by(Built(rule, **LAYERS), quantizer_of(SafeTOSAQuantizer))
-    assert "mul" in wide(model)
-    assert "mul_1" not in wide(model)
+    names = wide(annotated(Built(rule, **LAYERS), quantizer_of(), SAMPLES[0]))
+    assert "mul" in names
+    assert "mul_1" not in names
 
 
-def test_twice_equals_once():
-    model = annotated_by(NETS["GRU"][0], quantizer_of(SafeTOSAQuantizer))
-    assert annotates_no_more(refine_gates, model)
+def test_an_ethos_u_takes_too_long_for_it(ethos_u):
+    assert wide(annotated(NETS["LSTM"][0], for_ethos_u(ethos_u), SAMPLES[0])) == []
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_an_ethos_u_takes_too_long_for_it(target):
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
-    assert wide(annotated_by(NETS["LSTM"][0], quantizer)) == []
-
-
-def test_training_and_16_bits_everywhere_are_as_they_were():
-    for config in (get_symmetric_quantization_config(is_qat=True), WIDE):
-        quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16")).set_global(config)
-        model = annotated_by(NETS["LSTM"][0], quantizer)
-        assert annotates_no_more(refine_gates, model)
+def test_training_and_16_bits_everywhere_are_as_they_were_and_twice_equals_once():
+    quantizers = [quantizer_of(is_qat=True), quantizer_of()]
+    for quantizer in (*quantizers, quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE)):
+        assert annotates_no_more(refine_gates, annotated(NETS["LSTM"][0], quantizer, SAMPLES[0]))
 
 
 def test_the_domain_has_room_for_twice_what_was_seen():

@@ -4,29 +4,14 @@ from typing import ClassVar
 
 import pytest
 import torch
-import torch.nn as nn
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import (
-    HISTOGRAM,
-    PROFILES,
-    WIDE,
-    lower_exactly,
-    lower_in_part,
-    lower_safely,
-    min_max,
-    quantize,
-    targets,
-    tosa,
-)
-from ratios import quantised, ratios
+from lowering import PROFILES, WIDE, lower_exactly, lower_in_part, lower_safely, min_max, quantize, targets, tosa
+from ratios import exactly_on, ours_exactly, quantised, ratios
 from rewriting import Rewriting
-from small import Built, Lambda
-from spelled import check_one_exact
-from stubborn import prepare, quantizer_of
+from small import Lambda
+from stubborn import check_trained, quantizer_of
 from torchao.quantization.pt2e import MinMaxObserver
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.fine_lengths import _of_correction, _of_unit, keep_lengths_fine, refine_lengths
@@ -103,7 +88,6 @@ def test_a_deviation_has_its_bits():
     assert ours > borders - 4
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", LENGTHS.values(), ids=LENGTHS)
 def test_the_one_delegate_is_exact(rule, profile):
     check_two_steps(rule, profile)
@@ -114,10 +98,9 @@ def test_the_one_delegate_of_a_deviation_is_exact():
 
 
 def check_two_steps(rule, profile):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES[:2])
-    assert targets(graph_module).count("rsqrt") == 2
-    assert "pow" not in targets(graph_module)
-    check_one_exact(graph_module, SAMPLES[0], tosa(profile))
+    names = targets(ours_exactly(rule, SAMPLES[:2], profile))
+    assert names.count("rsqrt") == 2
+    assert "pow" not in names
 
 
 @pytest.mark.parametrize("rule", [LENGTHS["norm"], LENGTHS["two squares"]], ids=["norm", "two squares"])
@@ -169,7 +152,7 @@ def test_a_length_below_all_that_was_seen_is_within_four_codes():
 
 
 def test_a_vector_of_zeros_has_length_0():
-    graph_module = quantised(LENGTHS["norm"], quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph_module = quantised(LENGTHS["norm"], quantizer_of(), SAMPLES)
     assert graph_module(*SAMPLES[0])[0, 0] == 0
 
 
@@ -181,21 +164,15 @@ def test_it_is_exact_for_inputs_that_were_not_calibrated():
 
 @pytest.mark.parametrize("terms", [1, MOST_TERMS])
 def test_it_is_exact_for_one_value_and_for_many(terms):
-    graph_module = quantise_row(terms)
+    row = (torch.linspace(-1, 1, 4 * terms).view(1, 4, terms),)
     longest = (torch.full((1, 4, terms), 1e3),)
+    graph_module = quantize(Lambda(LENGTHS["norm"]), row, tosa(PROFILES[0]))
     lower_exactly(graph_module, tosa(PROFILES[0]), (torch.ones(1, 4, terms),), longest)
 
 
-def quantise_row(terms):
-    return quantize(Lambda(LENGTHS["norm"]), (torch.linspace(-1, 1, 4 * terms).view(1, 4, terms),), tosa(PROFILES[0]))
-
-
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 @pytest.mark.parametrize("rule", [deviation, LENGTHS["two squares"]], ids=["a deviation", "two squares"])
-def test_ethos_u_computes_it_exactly(rule, target):
-    spec = EthosUCompileSpec(target)
-    graph_module = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
-    check_one_exact(graph_module, SAMPLES[0], spec)
+def test_ethos_u_computes_it_exactly(rule, ethos_u):
+    exactly_on(ethos_u, rule, SAMPLES)
 
 
 @pytest.mark.filterwarnings("ignore:demoted from")
@@ -213,20 +190,12 @@ def test_16_bits_are_computed_in_one_step(rule):
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(LENGTHS["a mean, more a number"]), quantizer_of(SafeTOSAQuantizer), rows(0))
+    model = annotated(Lambda(LENGTHS["a mean, more a number"]), quantizer_of(), rows(0))
     assert targets(model).count("rsqrt") == 2
     assert annotates_no_more(keep_lengths_fine, model)
 
 
 def test_what_is_measured_is_trained():
     gains = torch.tensor([0.5, 1.0, 2.0])
-    net = Built(lambda m, x: (x * m.gains).norm(dim=-1), gains=nn.Parameter(gains.clone()))
-    (x,) = (rows(0)[0][:, 1:],)
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
-    model(x)
-    model(x).sum().backward()
-    gains.requires_grad_()
-    (x * gains).norm(dim=-1).sum().backward()
-    (trained,) = model.parameters()
     # A gradient is none of codes: that of rounded rows is 5 % off at most.
-    torch.testing.assert_close(trained.grad, gains.grad, rtol=0.05, atol=0.05)
+    check_trained(lambda m, x: (x * m.parameter).norm(dim=-1), rows(0)[0][:, 1:], gains, rtol=0.05, atol=0.05)

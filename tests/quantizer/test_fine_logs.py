@@ -4,17 +4,14 @@ from typing import ClassVar
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import quantised_whole
-from lowering import HISTOGRAM, PROFILES, WIDE, tosa
-from ratios import quantised, ratio
+from lowering import WIDE
+from ratios import for_ethos_u, ours_exactly, quantised, ratio
 from rewriting import Rewriting
 from small import Lambda
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.fine_logs import refine_logs
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -53,20 +50,18 @@ def roots(graph_module):
 @pytest.mark.parametrize(("rule", "stock", "ours"), LOGARITHMS.values(), ids=LOGARITHMS)
 def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
     assert ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES) < stock
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     assert ratio(graph, rule, SAMPLES) > ours
     assert roots(graph) == 1
 
 
 @pytest.mark.parametrize("rule", [energy, spectrum], ids=["energy", "spectrum"])
-@pytest.mark.parametrize("profile", PROFILES)
 def test_the_one_delegate_is_exact(rule, profile):
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
-    check_one_exact(graph, SAMPLES[0], tosa(profile))
+    ours_exactly(rule, SAMPLES, profile)
 
 
 def test_silence_is_the_lowest_value_and_louder_is_never_less():
-    graph = quantised(energy, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(energy, quantizer_of(), SAMPLES)
     loudness = torch.linspace(0, 1, 12)[:, None]
     result = graph(torch.ones(1, 12, 32) * loudness)
     assert bool(result.isfinite().all())
@@ -93,18 +88,14 @@ class TestLogarithms(Rewriting):
 @pytest.mark.parametrize("rule", [energy, lambda m, x: energy(m, x).view(3, 4)], ids=["alone", "before a view"])
 def test_16_bits_have_steps_enough(rule):
     """What was written is taken back."""
-    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT+int16", config=WIDE)
+    quantizer = quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE)
     graph = quantised(rule, quantizer, SAMPLES)
     assert roots(graph) == 0
     assert len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.log.default)) == 1
     assert ratio(graph, rule, SAMPLES) > 40
 
 
-def test_an_ethos_u_computes_it_in_one_step():
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec("ethos-u55-128")).set_global(HISTOGRAM)
-    assert roots(quantised(energy, quantizer, SAMPLES)) == 0
-
-
-def test_training_computes_it_in_one_step():
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+def test_an_ethos_u_and_training_compute_it_in_one_step():
+    assert roots(quantised(energy, for_ethos_u("ethos-u55-128"), SAMPLES)) == 0
+    quantizer = quantizer_of(is_qat=True)
     assert roots(quantised_whole(quantizer, Lambda(energy), SAMPLES, is_qat=True)) == 0

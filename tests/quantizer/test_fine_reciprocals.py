@@ -4,17 +4,13 @@ from typing import ClassVar
 
 import pytest
 import torch
-import torch.nn as nn
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, PROFILES, targets, tosa
-from ratios import quantised, ratio, ratios
+from lowering import targets
+from ratios import exactly_on, ours_exactly, quantised, ratio, ratios
 from rewriting import Rewriting
-from small import Built, Lambda
-from spelled import check_one_exact
-from stubborn import prepare, quantizer_of
+from small import Lambda
+from stubborn import check_trained, quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
 
 
@@ -62,21 +58,13 @@ def test_stock_loses_what_the_smallest_divisor_leaves_the_others_and_ours_does_n
     assert ours > borders - 0.5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)
 def test_the_one_delegate_is_exact(pairs, profile):
-    graph_module = quantised(quotient, quantizer_of(SafeTOSAQuantizer, profile), pairs)
-    assert targets(graph_module).count("reciprocal") == 2
-    check_one_exact(graph_module, pairs[0], tosa(profile))
+    assert targets(ours_exactly(quotient, pairs, profile)).count("reciprocal") == 2
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_ethos_u_computes_it_exactly(target):
-    spec = EthosUCompileSpec(target)
-    pairs = PAIRS["positive"]
-    graph_module = quantised(quotient, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), pairs)
-    assert ratio(graph_module, quotient, pairs) > 36
-    check_one_exact(graph_module, pairs[0], spec)
+def test_ethos_u_computes_it_exactly(ethos_u):
+    assert ratio(exactly_on(ethos_u, quotient, PAIRS["positive"]), quotient, PAIRS["positive"]) > 36
 
 
 def test_a_row_of_zeros_spoils_no_other():
@@ -88,25 +76,17 @@ def test_a_row_of_zeros_spoils_no_other():
     rows = torch.rand(1, 8, 16, generator=torch.Generator().manual_seed(0))
     rows[0, 0] = 0
     with pytest.warns(UserWarning, match="include NaN"):
-        graph_module = quantised(shares, quantizer_of(SafeTOSAQuantizer), [(rows,)])
+        graph_module = quantised(shares, quantizer_of(), [(rows,)])
     wanted = shares(None, rows)[:, 1:]
     assert (graph_module(rows)[:, 1:] - wanted).abs().max() <= 1.5 * wanted.max() / 255  # codes
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(quotient), quantizer_of(SafeTOSAQuantizer), pair(0))
+    model = annotated(Lambda(quotient), quantizer_of(), pair(0))
     assert targets(model).count("reciprocal") == 2
     assert not changes(refine_reciprocals, model)
     assert annotates_no_more(keep_reciprocals_fine, model)
 
 
 def test_divisors_are_trained():
-    x, values = pair(0)[0], torch.linspace(0.02, 2, 16).view(16, 1)
-    net = Built(lambda m, x: x / m.divisors, divisors=nn.Parameter(values.clone()))
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
-    model(x)
-    model(x).sum().backward()
-    divisors = values.requires_grad_()
-    (x / divisors).sum().backward()
-    (trained,) = model.parameters()
-    torch.testing.assert_close(trained.grad, divisors.grad, rtol=0.1, atol=0.0)
+    check_trained(lambda m, x: x / m.parameter, pair(0)[0], torch.linspace(0.02, 2, 16).view(16, 1), rtol=0.1, atol=0.0)

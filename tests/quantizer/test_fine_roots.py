@@ -4,17 +4,14 @@ from typing import ClassVar
 
 import pytest
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 from graph_changes import annotated, annotates_no_more, changes
 from lowering import PROFILES, lower_exactly, quantize, targets, tosa
-from ratios import quantised, ratios
+from ratios import ours_exactly, ratios
 from rewriting import Rewriting
-from small import Built, Lambda
-from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from small import Lambda
+from stubborn import check_trained, exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.fine_roots import keep_roots_fine, refine_root
 
 RSQRT = torch.ops.aten.rsqrt.default
@@ -70,13 +67,10 @@ def test_stock_loses_directions_and_ours_does_not():
     assert ours > borders - 0.5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("channels", [2, 4, 96])
 def test_the_one_delegate_is_exact(channels, profile):
-    samples = [image(seed, channels) for seed in range(2)]
-    graph_module = quantised(unit, quantizer_of(SafeTOSAQuantizer, profile), samples)
+    graph_module = ours_exactly(unit, [image(seed, channels) for seed in range(2)], profile)
     assert targets(graph_module).count("rsqrt") == 2
-    check_one_exact(graph_module, samples[0], tosa(profile))
 
 
 def test_it_is_exact_for_inputs_that_were_not_calibrated():
@@ -86,19 +80,13 @@ def test_it_is_exact_for_inputs_that_were_not_calibrated():
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(unit), quantizer_of(SafeTOSAQuantizer), image(0))
+    model = annotated(Lambda(unit), quantizer_of(), image(0))
     assert targets(model).count("rsqrt") == 2
     assert annotates_no_more(keep_roots_fine, model)
 
 
 def test_what_is_normed_is_trained():
     gains = torch.tensor([0.5, 1.0, 2.0]).view(1, 3, 1, 1)
-    net = Built(lambda m, x: F.normalize(x * m.gains, dim=1), gains=nn.Parameter(gains.clone()))
-    (x,) = (image(0)[0][..., 1:],)
-    model = prepare(net, quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
-    model(x)
-    model(x)[:, 0].sum().backward()
-    gains.requires_grad_()
-    F.normalize(x * gains, dim=1)[:, 0].sum().backward()
-    (trained,) = model.parameters()
-    torch.testing.assert_close(trained.grad, gains.grad, rtol=0.05, atol=0.05)
+    check_trained(
+        lambda m, x: F.normalize(x * m.parameter, dim=1)[:, 0], image(0)[0][..., 1:], gains, rtol=0.05, atol=0.05
+    )

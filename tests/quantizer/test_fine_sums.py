@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, tosa
-from ratios import quantised, ratio, ratios
+from lowering import HISTOGRAM
+from ratios import exactly_on, for_ethos_u, ours_exactly, quantised, ratio, ratios
 from small import Lambda
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
 from safe_arm.quantizer.fine_sums import ExponentialSumObserver
 
@@ -47,29 +44,18 @@ def test_stock_misplaces_what_it_finds_and_ours_does_not():
 
 
 def test_rows_less_sure_than_those_calibrated_are_placed_as_well():
-    graph_module = quantised(place, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), ROWS)
+    graph_module = quantised(place, quantizer_of(config=HISTOGRAM), ROWS)
     flatter = [rows(seed, flattest=0.3) for seed in range(100, 104)]
     assert ratio(graph_module, place, flatter) > 29
 
 
-@pytest.mark.parametrize("profile", ["TOSA-1.0+INT", "TOSA-1.0+INT+FP"])
 def test_the_one_delegate_is_exact(profile):
-    graph_module = quantised(softmax, quantizer_of(SafeTOSAQuantizer, profile), ROWS)
-    assert reciprocals(graph_module) == 2
-    check_one_exact(graph_module, ROWS[0], tosa(profile))
+    assert reciprocals(ours_exactly(softmax, ROWS, profile)) == 2
 
 
-def test_an_ethos_u55_computes_it_exactly():
-    spec = EthosUCompileSpec("ethos-u55-128")
-    graph_module = quantised(softmax, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), ROWS)
-    assert reciprocals(graph_module) == 2
-    check_one_exact(graph_module, ROWS[0], spec)
-
-
-def test_an_ethos_u85_keeps_its_operators():
-    spec = EthosUCompileSpec("ethos-u85-256")
-    graph_module = quantised(softmax, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), ROWS)
-    assert reciprocals(graph_module) == 1
+def test_an_ethos_u55_computes_it_exactly_and_an_ethos_u85_keeps_its_operators():
+    assert reciprocals(exactly_on("ethos-u55-128", softmax, ROWS)) == 2
+    assert reciprocals(quantised(softmax, for_ethos_u("ethos-u85-256"), ROWS)) == 1
 
 
 NEAR_MISSES = {
@@ -80,7 +66,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_others_keep_their_operators(rule):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), ROWS[:1])
+    graph_module = quantised(rule, quantizer_of(), ROWS[:1])
     assert reciprocals(graph_module) == 1
 
 
@@ -98,6 +84,6 @@ def test_the_domain_of_a_sum_ends_at_its_number_of_terms():
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(softmax), quantizer_of(SafeTOSAQuantizer), ROWS[0])
+    model = annotated(Lambda(softmax), quantizer_of(), ROWS[0])
     assert not changes(refine_reciprocals, model)
     assert annotates_no_more(keep_reciprocals_fine, model)

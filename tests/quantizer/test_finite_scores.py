@@ -37,11 +37,8 @@ def products(x):
     return x @ x.transpose(-1, -2)
 
 
-def test_ours_is_one_exact_delegate():
+def test_ours_is_one_exact_delegate_and_a_profile_with_float_keeps_it():
     check_exact(ATTENTION, heads(), PROFILES[0])
-
-
-def test_a_profile_with_float_keeps_it():
     assert "_safe_softmax" in targets(quantize(ATTENTION, heads(), tosa("TOSA-1.0+INT+FP"), config=min_max()))
 
 

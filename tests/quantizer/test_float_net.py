@@ -8,7 +8,7 @@ from graph_changes import graph_of
 from small import Built, image
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer, UsageError
+from safe_arm import UsageError
 from safe_arm.quantizer.float_net import (
     Call,
     FloatNet,
@@ -50,24 +50,21 @@ def test_what_is_written_into_is_found_however_it_is_written(write):
 def test_a_sample_that_is_no_tuple_is_refused_with_what_to_give(samples, kind):
     model = exported(Built(lambda m, x: torch.relu(x)), X)
     with pytest.raises(UsageError, match=rf"calibration sample 0 is a {kind}; give a tuple .*, \(x,\) for a single"):
-        quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(model, samples)
+        quantizer_of().quantize_with_submodules(model, samples)
 
 
 def test_tuples_and_lists_in_any_iterable_are_samples():
     assert list_of_samples(iter([X, [X[0]]])) == [X, [X[0]]]
 
 
-def test_what_is_only_read_is_no_state():
+def test_a_batch_norm_in_training_writes_its_statistics_and_what_is_only_read_is_no_state():
     assert written_buffers(graph_of(lambda m, x: x + torch.tensor([1.0]))) == ()
-
-
-def test_a_batch_norm_in_training_writes_its_statistics():
     norm = nn.BatchNorm2d(4)
     assert set(written_buffers(exported(norm.train(), X))) >= {"running_mean", "running_var"}
     assert written_buffers(exported(norm.eval(), X)) == ()
 
 
-def test_a_net_moves_its_own_state_and_can_be_reset():
+def test_a_net_moves_its_own_state_can_be_reset_and_shares_its_weights():
     model = stateful(WRITES["added-to"])
     net, call = FloatNet(model), Call("x", X)
     first, second = net.run(call), net.run(call)
@@ -76,9 +73,6 @@ def test_a_net_moves_its_own_state_and_can_be_reset():
     assert not model.state.any()
     net.reset()
     assert torch.equal(net.run(call).outputs[0], first.outputs[0])
-
-
-def test_weights_are_shared_and_state_is_not():
     model = stateful(WRITES["added-to"])
     own = copy_with_own_state(model)
     assert own.table.data_ptr() == model.table.data_ptr()

@@ -14,7 +14,6 @@ from small import Lambda, image
 from stubborn import comparison, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import FloatProofWarning
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.float_proof import _RemedySearch
@@ -51,7 +50,7 @@ def test_a_transform_that_changes_the_net_is_named_and_left_out(fault, monkeypat
     with faults.in_transforms(monkeypatch, fault.change) as name:
         stock = quantizer_of(TOSAQuantizer).transform_for_annotation(exported(fault.net))
         assert not computes(fault.net, stock)
-        made = quantizer_of(SafeTOSAQuantizer)
+        made = quantizer_of()
         model = made.transform_for_annotation(exported(fault.net))
         assert computes(fault.net, model)
         reasons = [each.reason for each in made.left_float]
@@ -70,7 +69,7 @@ def test_a_step_that_raises_is_named_and_left_out(monkeypatch):
         is_replaced = step.__name__ == spell_out_with_constants.__name__
         steps.append(spell_out_with_constants if is_replaced else step)
     monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", steps)
-    made = quantizer_of(SafeTOSAQuantizer)
+    made = quantizer_of()
     assert computes(CLAMPED, made.transform_for_annotation(exported(CLAMPED)))
     (left,) = made.left_float
     assert left.reason == "spell_out_with_constants is left out, for it ends in IndexError: too far"
@@ -81,7 +80,7 @@ def test_a_norm_that_is_folded_wrong_is_not_folded(name, monkeypatch):
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
     net[1].running_mean.uniform_(-1, 1)
     with faults.in_folding(monkeypatch, faults.IN_FOLDING[name]):
-        made = quantizer_of(SafeTOSAQuantizer)
+        made = quantizer_of()
         prepared = prepare_pt2e(exported(net), made)
     assert computes(net, prepared)
     assert "the batch norms batch_norm are not folded" in made.left_float[0].reason
@@ -99,7 +98,7 @@ def test_a_conversion_that_changes_the_net_is_said(fault, quantised, monkeypatch
 @pytest.mark.parametrize("fault", [*faults.IN_TRANSFORMS, *faults.IN_CONVERSION[6:7]], **ids)
 def test_a_net_without_a_fault_is_left_as_it_is(fault):
     """The near miss: the same nets, and nothing planted."""
-    made = quantizer_of(SafeTOSAQuantizer)
+    made = quantizer_of()
     converted = made.quantize_with_submodules(exported(fault.net), SAMPLES)
     assert made.left_float == ()
     found = comparison(converted)
@@ -113,7 +112,7 @@ def test_what_shows_on_a_later_sample_alone_starts_again(monkeypatch):
     """Nothing that is tried at first is larger than 4000."""
     samples = [*SAMPLES, image(5, gain=10000.0)]
     with faults.in_transforms(monkeypatch, LOWER) as name:
-        made = quantizer_of(SafeTOSAQuantizer)
+        made = quantizer_of()
         converted = made.quantize_with_submodules(exported(CLAMPED), samples)
     assert name in made.left_float[0].reason
     assert "calibration sample 3" in made.left_float[0].reason
@@ -129,7 +128,7 @@ def test_nodes_that_are_needed_together_are_all_held_out():
 
 def test_with_prepare_alone_it_is_said_on_the_sample(monkeypatch):
     with faults.in_transforms(monkeypatch, LOWER):
-        prepared = prepare_pt2e(exported(CLAMPED), quantizer_of(SafeTOSAQuantizer))
+        prepared = prepare_pt2e(exported(CLAMPED), quantizer_of())
         prepared(*SAMPLES[0])
         with pytest.warns(FloatProofWarning, match="does not compute the float net: output 0 is off"):
             prepared(*image(5, gain=10000.0))

@@ -13,7 +13,7 @@ from stubborn import comparison, quantizer_of
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning
 from safe_arm.quantizer.float_run import FloatRun
 
@@ -141,7 +141,7 @@ def test_what_is_not_finite_is_no_false_alarm(net):
 @pytest.mark.parametrize("operator", [torch.log_softmax, torch.softmax], ids=["log_softmax", "softmax"])
 def test_a_decomposition_that_is_good_enough_for_the_net_is_kept(operator):
     """log(softmax(x)) is -inf for an x of -200, which no calibration sample has."""
-    made = quantizer_of(SafeTOSAQuantizer)
+    made = quantizer_of()
     made.quantize_with_submodules(exported(Lambda(lambda m, x: operator(m.conv(x) * 4, 1))), SAMPLES)
     assert made.left_float == ()
 
@@ -174,6 +174,6 @@ def test_branches_are_compared_within_the_net():
 
 
 def test_a_net_that_is_trained_is_another_one():
-    prepared = stubborn.prepare(labelled().train(), quantizer_of(SafeTOSAQuantizer), SAMPLES[0], is_qat=True)
+    prepared = stubborn.prepare(labelled().train(), quantizer_of(), SAMPLES[0], is_qat=True)
     prepared(*SAMPLES[0])
     assert "trained" in comparison(convert_pt2e(prepared)).note

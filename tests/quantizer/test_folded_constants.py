@@ -35,7 +35,6 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", RULES)
 def test_no_arithmetic_on_constants_is_quantised(name, profile):
     net = Lambda(RULES[name])

@@ -12,8 +12,8 @@ from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, quantize, targets, tosa
 from rewriting import Correcting
 from small import Lambda
-from stateful import Stateful, assigned
-from stubborn import exported, prepare, quantizer_of
+from stateful import assigned, stateful
+from stubborn import exported, trainable
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -133,7 +133,7 @@ class TestWrites(Correcting):
     ours_is_off = 3  # roundings of the input, of a value and of the output
 
     def case(self, row):
-        return (Stateful(row), (torch.ones(1, 4),)) if row is assigned else super().case(row)
+        return (stateful(row), (torch.ones(1, 4),)) if row is assigned else super().case(row)
 
     def test_nothing_is_written_and_nothing_lost(self, written):
         model = self.graph(written)
@@ -182,14 +182,14 @@ def test_how_many_batches_a_norm_has_seen_is_left_alone():
     inputs = (torch.randn((2, 3, 8, 8), generator=torch.Generator().manual_seed(0)),)
     graphs = []
     for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
-        prepared = prepare(copy.deepcopy(net), quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+        prepared = trainable(copy.deepcopy(net), inputs, quantizer_class)
         prepared(*inputs)
         graphs.append(convert_pt2e(prepared))
     assert targets(graphs[0]) == targets(graphs[1])
 
 
 def test_twice_equals_once_for_a_state():
-    model = exported(Stateful(lambda m, x: m.state.mul_(0.5).add_(x) * 2), (torch.ones(1, 4),))
+    model = exported(stateful(lambda m, x: m.state.mul_(0.5).add_(x) * 2), (torch.ones(1, 4),))
     assert changes_once(write_functionally, model)
     assert write_functionally(model) == []
 

@@ -9,7 +9,7 @@ import pytest
 import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, PROFILES, by_one_call, lower_in_part, targets, tosa
+from lowering import HISTOGRAM, by_one_call, lower_in_part, targets, tosa
 from small import Lambda, image
 from stubborn import Stubborn, converted, exported, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
@@ -39,10 +39,9 @@ def test_stock_dies_while_calibrating(name):
         converted(Stubborn(NETS[name]), quantizer_of(TOSAQuantizer), ramp())
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", NETS)
 def test_ours_is_exact(name, profile):
-    quantizer = quantizer_of(SafeTOSAQuantizer, profile)
+    quantizer = quantizer_of(profile=profile)
     graph_module = converted(Stubborn(NETS[name]), quantizer, ramp())
     assert {e.stage for e in quantizer.left_float} == {"observe"}
     assert name != "log_where" or {e.op for e in quantizer.left_float} >= {"aten::log", "aten::where"}
@@ -52,10 +51,10 @@ def test_ours_is_exact(name, profile):
 
 def test_whole_units_stay_float_and_nothing_else():
     """``where`` reads the NaN as it is, so it is float too; its own output feeds a conv that stays quantised."""
-    quantizer, net = quantizer_of(SafeTOSAQuantizer), Stubborn(log_where)
+    quantizer, net = quantizer_of(), Stubborn(log_where)
     with pytest.warns(UserWarning, match=r"log \(aten::log\).*the observer of log failed"):
         graph_module = converted(net, quantizer, ramp())
-    assert converted(net, quantizer_of(SafeTOSAQuantizer), ramp()).code == graph_module.code, "twice equals once"
+    assert converted(net, quantizer_of(), ramp()).code == graph_module.code, "twice equals once"
     nodes = {n.name: n for n in graph_module.graph.nodes}
     assert quantised_inputs(graph_module, "conv2d") == [3, 3]
     for name in ("log", "where"):
@@ -71,7 +70,7 @@ def test_a_float_conv_keeps_its_float_weights():
     net = Stubborn(lambda m, a: a)
     with torch.no_grad():
         net.conv_a.weight[0] = float("nan")
-    graph_module = converted(net, quantizer_of(SafeTOSAQuantizer), ramp())
+    graph_module = converted(net, quantizer_of(), ramp())
     assert quantised_inputs(graph_module, "conv2d")[0] <= 1
     conv = next(n for n in graph_module.graph.nodes if n.name == "conv2d")
     assert conv.args[1].op == conv.args[2].op == "get_attr"
@@ -86,7 +85,7 @@ def test_near_miss_converts_as_stock_does():
 
 @pytest.mark.parametrize("is_qat", [False, True])
 def test_copies_and_pickles_of_a_prepared_model_are_guarded_too(is_qat):
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=is_qat)
+    quantizer = quantizer_of(is_qat=is_qat)
     prepared = copy.deepcopy(prepare(Stubborn(log_where), quantizer, ramp(), is_qat))
     with torch.no_grad():
         prepared(*ramp())
@@ -175,7 +174,7 @@ def test_an_observer_that_was_loaded_was_shown_its_samples():
 
 @pytest.mark.parametrize("is_qat", [True, False])
 def test_a_batch_of_infinities_is_forgotten_in_training_once_another_came(is_qat):
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=is_qat)
+    quantizer = quantizer_of(is_qat=is_qat)
     prepared = prepare(Stubborn(lambda m, a: a.relu()), quantizer, ramp(), is_qat)
     with torch.no_grad():
         for sample in (ramp()[0], ramp()[0] * math.inf, ramp()[0]):
@@ -188,7 +187,7 @@ def test_a_compiled_model_is_calibrated_as_one_that_is_run():
     """``torch.compile`` runs some guards within its own code; those beyond its limit of variants run as they are."""
     net, graphs = Lambda(lambda m, x: m.conv(x).relu()), []
     for run in (lambda prepared: prepared, partial(torch.compile, backend="eager")):
-        quantizer = quantizer_of(SafeTOSAQuantizer)
+        quantizer = quantizer_of()
         prepared = prepare(net, quantizer, image())
         with torch._dynamo.config.patch(recompile_limit=1):
             run(prepared)(*image())

@@ -62,12 +62,9 @@ def narrowed(dtype):
     return module
 
 
-def test_twice_is_once():
+def test_twice_is_once_and_an_index_that_is_wide_is_left_alone():
     module = narrowed(torch.int32)
     assert widen_indices(module) == 1
     assert widen_indices(module) == 0
     module(*image())
-
-
-def test_an_index_that_is_wide_is_left_alone():
     assert not changes(widen_indices, narrowed(torch.int64))

@@ -74,7 +74,6 @@ def test_a_norm_of_a_matrix_of_order_255_is_none():
     assert codes_off(quantize(net, INPUTS, tosa(PROFILES[0])), net.function, INPUTS) <= 3
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", NORMS.values(), ids=NORMS)
 def test_ours_computes_norms_of_infinite_order(rule, profile):
     graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))

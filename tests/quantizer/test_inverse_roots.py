@@ -5,20 +5,15 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_in_part, quantize, targets, tosa
-from ratios import quantised, ratio, ratios
+from lowering import RELEASE, WIDE, lower_in_part, quantize, targets, tosa
+from ratios import exactly_on, ours_exactly, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
-
-VERSION = parse(executorch_version())
 
 ATEN = torch.ops.aten
 
@@ -107,28 +102,19 @@ def test_stock_rounds_the_root_and_ours_does_not(name):
     assert ours > 11
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_one_delegate_is_exact(rule, profile):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), SAMPLES)
-    assert "reciprocal" not in targets(graph_module)
-    check_one_exact(graph_module, SAMPLES[0], tosa(profile))
+    assert "reciprocal" not in targets(ours_exactly(rule, SAMPLES, profile))
 
 
 @pytest.mark.parametrize("rule", BESIDE.values(), ids=BESIDE)
 def test_it_is_exact_beside_other_values(rule):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[:2])
-    assert targets(graph_module).count("rsqrt") >= 2
-    check_one_exact(graph_module, SAMPLES[0], tosa(PROFILES[0]))
+    assert targets(ours_exactly(rule, SAMPLES[:2])).count("rsqrt") >= 2
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_ethos_u_computes_it_exactly(target):
-    spec = EthosUCompileSpec(target)
+def test_ethos_u_computes_it_exactly(ethos_u):
     rule = RULES["unit length"]
-    graph_module = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
-    assert ratio(graph_module, rule, SAMPLES) > 19
-    check_one_exact(graph_module, SAMPLES[0], spec)
+    assert ratio(exactly_on(ethos_u, rule, SAMPLES), rule, SAMPLES) > 19
 
 
 @pytest.mark.filterwarnings("ignore:demoted from")
@@ -137,26 +123,21 @@ def test_16_bits_have_the_bound_in_the_domain_of_the_sum():
     large = (rows(0)[0] * 1e4,)
     graph_module = quantize(Lambda(RULES["unit length"]), large, tosa(profile), config=WIDE)
     assert ratio(graph_module, RULES["unit length"], [large]) > 40
-    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
+    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
         lower_in_part(graph_module, tosa(profile), large)
     else:
         check_one_exact(graph_module, large, tosa(profile))
 
 
 def test_rows_of_zeros_stay_so():
-    graph_module = quantised(RULES["unit length"], quantizer_of(SafeTOSAQuantizer), [NONE])
-    assert not graph_module(*NONE)[:, 12:].any()
-    check_one_exact(graph_module, NONE, tosa(PROFILES[0]))
+    assert not ours_exactly(RULES["unit length"], [NONE])(*NONE)[:, 12:].any()
 
 
-def test_another_maximum_keeps_its_annotation():
+def test_another_maximum_keeps_its_annotation_and_twice_equals_once():
     rule = Lambda(lambda m, x: torch.maximum((x * x).sum(-1, True), torch.tensor([[[0.5]]])) + x)
-    model = annotated(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    model = annotated(rule, quantizer_of(), SAMPLES[0])
     assert annotates_no_more(keep_bounds, model)
-
-
-def test_twice_equals_once():
-    model = annotated(Lambda(RULES["unit length"]), quantizer_of(SafeTOSAQuantizer), SAMPLES[0])
+    model = annotated(Lambda(RULES["unit length"]), quantizer_of(), SAMPLES[0])
     assert annotates_no_more(keep_bounds, model)
     again = exported(Lambda(RULES["unit length"]), SAMPLES[0])
-    assert "maximum" in targets(quantizer_of(SafeTOSAQuantizer).transform_for_annotation(again))
+    assert "maximum" in targets(quantizer_of().transform_for_annotation(again))

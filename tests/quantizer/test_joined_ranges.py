@@ -1,17 +1,15 @@
 """A value that is lost in the domain of what reads it beside larger ones is warned about, with what it costs."""
 
 import dataclasses
-import warnings
 
 import pytest
 import torch
 from graph_changes import quantised_whole
 from lowering import HISTOGRAM, WIDE
 from small import Lambda
+from spying import doubts
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
-from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.fidelity import decibel
 
 SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
@@ -24,10 +22,7 @@ def detector(factor):
 
 def quantised(net, config=None, profile="TOSA-1.0+INT"):
     """A quantised net and what was said of its concatenations."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        graph_module = quantised_whole(quantizer_of(SafeTOSAQuantizer, profile, config=config), net, SAMPLES)
-    texts = [str(each.message) for each in said if issubclass(each.category, DoubtfulInputWarning)]
+    graph_module, texts = doubts(quantised_whole, quantizer_of(profile=profile, config=config), net, SAMPLES)
     return graph_module, [text for text in texts if "joins" in text]
 
 
@@ -81,13 +76,10 @@ def test_the_operands_of_a_condition_on_the_device_are_warned_about():
     assert text.endswith("scale the operands alike, and back within the branches")
 
 
-def test_what_has_steps_left_is_told_what_it_costs():
+def test_what_has_steps_left_is_told_what_it_costs_and_next_to_nothing_has_no_digits():
     (text,) = quantised(detector(50))[1]
     assert text.startswith("'sigmoid' spans 3.8 ")
     assert "which costs it 37 dB" in text
-
-
-def test_a_share_of_a_step_that_is_next_to_nothing_has_no_digits():
     (text,) = quantised(detector(1e6))[1]
     assert text.startswith("'sigmoid' spans less than 0.1 of the 255 steps")
     assert "dB" not in text
@@ -110,11 +102,8 @@ def test_values_whose_own_domain_would_begin_at_0_as_well_are_not():
     assert quantised(Lambda(lambda m, x: torch.cat((x * 300, x + 3), 1)))[1]
 
 
-def test_16_bits_have_steps_enough():
+def test_16_bits_have_steps_enough_and_4_are_not_warned_about_for_being_4():
     assert quantised(detector(300), WIDE, "TOSA-1.0+INT+int16")[1] == []
-
-
-def test_4_bits_are_not_warned_about_for_being_4():
     spec = dataclasses.replace(HISTOGRAM.input_activation, quant_min=-8, quant_max=7)
     config = dataclasses.replace(HISTOGRAM, input_activation=spec, output_activation=spec)
     assert quantised(detector(1), config)[1] == []

@@ -39,7 +39,6 @@ def test_stock_gives_others(rule):
 
 # In INT+FP stock's InsertRescaleInt32Pass raises on a difference of int32, which is demoted.
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_ours_gives_the_net_s_and_its_values(rule, profile):
     graph_module = quantize(Lambda(rule), INPUTS, tosa(profile))

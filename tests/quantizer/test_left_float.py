@@ -9,7 +9,6 @@ from graph_changes import graph_of
 from lowering import edge_program
 from stubborn import TRANSFORM_INT, Stubborn, converted, quantizer_of, ramp
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.left_float import REASON_KEY, Ledger, LeftFloat, is_left_float
 
 
@@ -59,19 +58,16 @@ def test_the_reason_is_written_on_the_node_beside_what_is_there():
     assert is_left_float(relu)
 
 
-def test_what_is_no_operator_is_not_listed():
+def test_what_is_no_operator_is_not_listed_and_a_copy_writes_into_the_same_ledger():
     ledger = Ledger()
     ledger.add("observe", "why not", next(iter(node().graph.nodes)))
     assert list(ledger) == []
-
-
-def test_a_copy_of_a_model_writes_into_the_same_ledger():
     ledger = Ledger()
     assert copy.deepcopy([ledger])[0] is ledger
 
 
 def test_the_reason_reaches_the_edge_program():
-    quantizer = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT")
+    quantizer = quantizer_of(profile="TOSA-1.0+INT")
     ((_, mean_over_no_dim, words),) = TRANSFORM_INT
     with pytest.warns(UserWarning, match="stay float because quantising them failed"):
         graph_module = converted(Stubborn(mean_over_no_dim), quantizer, ramp())

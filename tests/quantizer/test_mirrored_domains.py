@@ -1,6 +1,5 @@
 """A negated value has the mirrored domain."""
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, tosa
@@ -30,19 +29,15 @@ def check_mirrored(before, after):
     assert after.zero_point == -1 - before.zero_point
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_mirrors_each_code(profile):
     quantised = quantize(NET, INPUTS, tosa(profile), config=HISTOGRAM)
     check_mirrored(*domains(quantised))
     lower_exactly(quantised, tosa(profile), INPUTS)
 
 
-def test_a_symmetric_domain_is_its_own_mirror():
+def test_a_symmetric_domain_is_its_own_mirror_and_twice_a_negative_is_the_value():
     before, after = domains(quantize(NET, INPUTS, tosa("TOSA-1.0+INT+int16"), config=WIDE))
     assert before == after
-
-
-def test_twice_a_negative_is_the_value():
     quantised = quantize(Lambda(lambda m, x: (x * 1.0).neg().neg()), INPUTS, tosa(PROFILES[0]))
     negatives = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
     check_mirrored(*(QParams.of(next(iter(node.users))) for node in negatives))

@@ -2,17 +2,10 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, lower_safely, quantize, tosa
-from rewriting import Rewriting
-from small import Lambda
-from spelled import check_whole
+from spelled import Delegated
 
 from safe_arm.quantizer.constant_spellings import spell_out_with_constants
-
-INPUTS = (torch.rand(1, 4, 6, generator=torch.Generator().manual_seed(0)),)
 
 
 def columns():
@@ -29,37 +22,21 @@ def centres(x):
     return torch.stack((x1 - x, y - x, x1 + x.sqrt(), y + x), -1)
 
 
-WRITTEN = {
-    "centres of cells": lambda m, x: centres(x),
-    "taken from a constant": lambda m, x: columns() - x,
-    "a multiple is taken": lambda m, x: torch.sub(x, rows(), alpha=2),
-    "multiplied": lambda m, x: x * rows(),
-    "multiplied by a mask": lambda m, x: x * (columns() > 20),
-    "divided": lambda m, x: x / columns(),
-    "divided by a value": lambda m, x: columns() / (x + 1),
-    "the larger": lambda m, x: torch.maximum(x * 4, rows()),
-    "the smaller": lambda m, x: torch.minimum(x * 4, rows()),
-    "chosen": lambda m, x: torch.where(x > 0.5, x, rows()),
-}
-
-
-@pytest.mark.filterwarnings("ignore:demoted from the accelerator")
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_stock_leaves_it_on_the_cpu(rule):
-    graph_module = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
-    _, partitioner = lower_safely(graph_module, INPUTS, tosa(PROFILES[0]))
-    assert partitioner.report.fallbacks
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_ours_is_one_exact_delegate(rule):
-    check_whole(rule, INPUTS, PROFILES[0])
-
-
-class TestMixed(Rewriting):
+class TestMixed(Delegated):
     step = staticmethod(spell_out_with_constants)
-    inputs = INPUTS
-    written = WRITTEN
+    inputs = (torch.rand(1, 4, 6, generator=torch.Generator().manual_seed(0)),)
+    written: ClassVar = {
+        "centres of cells": lambda m, x: centres(x),
+        "taken from a constant": lambda m, x: columns() - x,
+        "a multiple is taken": lambda m, x: torch.sub(x, rows(), alpha=2),
+        "multiplied": lambda m, x: x * rows(),
+        "multiplied by a mask": lambda m, x: x * (columns() > 20),
+        "divided": lambda m, x: x / columns(),
+        "divided by a value": lambda m, x: columns() / (x + 1),
+        "the larger": lambda m, x: torch.maximum(x * 4, rows()),
+        "the smaller": lambda m, x: torch.minimum(x * 4, rows()),
+        "chosen": lambda m, x: torch.where(x > 0.5, x, rows()),
+    }
     kept: ClassVar = {
         "floats": lambda m, x: x + columns().float(),
         "a number": lambda m, x: x * 3,

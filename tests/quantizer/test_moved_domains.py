@@ -53,21 +53,16 @@ def test_both_delegates_are_exact():
     lower_in_part(quantised, tosa(PROFILES[0]), INPUTS, verify=True)
 
 
-def annotated_by(quantizer_class, rule):
-    return annotated(Lambda(rule), quantizer_of(quantizer_class, config=HISTOGRAM), INPUTS)
-
-
-@pytest.mark.parametrize("name", NEAR)
-def test_the_near_miss_is_left_alone(name):
-    assert annotates_no_more(keep_moved_domains, annotated_by(TOSAQuantizer, NEAR[name]))
-
-
-def test_twice_equals_once():
-    assert annotates_no_more(keep_moved_domains, annotated_by(SafeTOSAQuantizer, MOVES["moved twice"]))
+@pytest.mark.parametrize("name", [*NEAR, "moved twice"])
+def test_the_near_miss_is_left_alone_and_twice_equals_once(name):
+    rule, quantizer_class = (NEAR[name], TOSAQuantizer) if name in NEAR else (MOVES[name], SafeTOSAQuantizer)
+    model = annotated(Lambda(rule), quantizer_of(quantizer_class, config=HISTOGRAM), INPUTS)
+    assert annotates_no_more(keep_moved_domains, model)
 
 
 def test_it_is_kept_beside_a_value_that_has_the_domain_of_another():
-    model = annotated_by(TOSAQuantizer, lambda m, x: torch.exp(x) * torch.tanh(x).triu())
+    rule = Lambda(lambda m, x: torch.exp(x) * torch.tanh(x).triu())
+    model = annotated(rule, quantizer_of(TOSAQuantizer, config=HISTOGRAM), INPUTS)
     (product,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor)
     specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
     first, moved = specs

@@ -1,16 +1,12 @@
 """Inputs and outputs that keep few steps of their quantiser are warned about, with what to do."""
 
-import warnings
-
 import pytest
 import torch
 from graph_changes import quantised_whole
 from lowering import WIDE
 from small import Lambda
+from spying import doubts
 from stubborn import quantizer_of
-
-from safe_arm import SafeTOSAQuantizer
-from safe_arm.core.errors import DoubtfulInputWarning
 
 HALF = Lambda(lambda m, x: x * 0.5)
 
@@ -28,10 +24,7 @@ def scaled(sample, factors, axis=1):
 def told_of(make, net=HALF, config=None, profile="TOSA-1.0+INT"):
     """Everything that is said while a net is quantised on eight samples."""
     samples = [(make(number),) for number in range(8)]
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        quantised_whole(quantizer_of(SafeTOSAQuantizer, profile, config=config), net, samples)
-    return [str(each.message) for each in said if issubclass(each.category, DoubtfulInputWarning)]
+    return doubts(quantised_whole, quantizer_of(profile=profile, config=config), net, samples)[1]
 
 
 #: Inputs of a net, by what they are, and the beginnings of what is said of them.

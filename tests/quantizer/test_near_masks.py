@@ -4,13 +4,9 @@ from typing import ClassVar
 
 import pytest
 import torch
-from lowering import PROFILES, tosa
-from ratios import quantised
+from ratios import ours_exactly
 from rewriting import Rewriting
-from spelled import check_one_exact
-from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.near_masks import bring_masks_near
@@ -19,10 +15,6 @@ X = torch.linspace(-3, 3, 96).view(1, 12, 8)
 KEEP = (torch.arange(12) % 3 < 2).float().view(1, 12, 1)
 LOW = torch.finfo(torch.float32).min
 HIDDEN = torch.zeros(1, 12, 1).masked_fill(KEEP == 0, LOW)
-
-
-def factor_and_mask(x, mask):
-    return (x + mask).amax(1), (x * mask).relu()
 
 
 class TestMasks(Rewriting):
@@ -39,8 +31,8 @@ class TestMasks(Rewriting):
         "a number that is near": lambda m, x, keep: (x + (1 - keep) * -1e4).amax(1),
         "a minimum": lambda m, x, keep: (x + (1 - keep) * -1e9).amin(1),
         "a sum that is a result": lambda m, x, keep: x + (1 - keep) * -1e9,
-        "a mask that is a result": lambda m, x, keep: (lambda mask: ((x + mask).amax(1), mask))((1 - keep) * -1e9),
-        "a mask that is a factor": lambda m, x, keep: factor_and_mask(x, (1 - keep) * -1e9),
+        "a mask that is a result": lambda m, x, keep: ((x + (mask := (1 - keep) * -1e9)).amax(1), mask),
+        "a mask that is a factor": lambda m, x, keep: ((x + (y := (1 - keep) * -1e9)).amax(1), (x * y).relu()),
         "a sine": lambda m, x, keep: (x + (1 - keep) * -1e9).sin(),
         "a high number": lambda m, x, keep: (x + (1 - keep) * 1e9).sigmoid(),
     }
@@ -51,13 +43,11 @@ def both(m, x, keep):
 
 
 def test_the_one_delegate_is_exact():
-    samples = [(X.roll(shift, 1), KEEP) for shift in range(4)]
-    check_one_exact(quantised(both, quantizer_of(SafeTOSAQuantizer), samples), samples[0], tosa(PROFILES[0]))
+    ours_exactly(both, [(X.roll(shift, 1), KEEP) for shift in range(4)])
 
 
 def test_without_it_there_is_more_than_one(monkeypatch):
     steps = [step for step in ordered_steps.BEFORE_PASSES if step is not bring_masks_near]
     monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", tuple(steps))
-    samples = [(X, KEEP)]
     with pytest.raises(DemotionWarning):
-        check_one_exact(quantised(both, quantizer_of(SafeTOSAQuantizer), samples), samples[0], tosa(PROFILES[0]))
+        ours_exactly(both, [(X, KEEP)])

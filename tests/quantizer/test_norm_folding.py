@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower_exactly, tosa
+from small import Built
 from stubborn import converted, exported, prepare, quantizer_of
 from torch import nn
 
@@ -24,28 +25,17 @@ def norm(channels, kind=nn.BatchNorm2d, seed=1):
     return made
 
 
-class Parts(nn.Module):
-    def __init__(self, forward, bias=True):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.other = nn.Conv2d(3, 4, 3, padding=1, bias=bias), nn.Conv2d(3, 4, 1)
-        self.norm, self.second = norm(4), norm(4, seed=2)
-        self.up = nn.ConvTranspose2d(4, 4, 2, groups=2)
-        self.linear, self.flat = nn.Linear(8, 4), norm(4, nn.BatchNorm1d)
-        self.statless = nn.BatchNorm2d(4, track_running_stats=False)
-        self.rule = forward
-
-    def forward(self, x):
-        return self.rule(self, x)
+def parts(rule, bias=True):
+    torch.manual_seed(0)
+    layers = {"conv": nn.Conv2d(3, 4, 3, padding=1, bias=bias), "other": nn.Conv2d(3, 4, 1)}
+    layers |= {"up": nn.ConvTranspose2d(4, 4, 2, groups=2), "linear": nn.Linear(8, 4), "flat": norm(4, nn.BatchNorm1d)}
+    norms = {"norm": norm(4), "second": norm(4, seed=2), "statless": nn.BatchNorm2d(4, track_running_stats=False)}
+    return Built(rule, **layers, **norms).eval()
 
 
 def read_by(y, *readers):
     """The sum of what several make of a value."""
     return sum(reader(y) for reader in readers)
-
-
-def norm_with_a_whole_number(m):
-    return lambda y: F.batch_norm(y, m.norm.running_mean, m.norm.running_var, eps=1)
 
 
 WRONG = {
@@ -57,7 +47,9 @@ WRONG = {
     "weights used elsewhere": lambda m, x: m.norm(m.conv(x)) * m.conv.weight.sum(),
     "a bias of two": lambda m, x: m.norm(m.conv(x)) + F.conv2d(x, m.other.weight, m.conv.bias),
     "a norm of a norm": lambda m, x: m.second(m.norm(m.conv(x))),
-    "a whole number for epsilon": lambda m, x: read_by(m.conv(x), norm_with_a_whole_number(m), nn.Identity()),
+    "a whole number for epsilon": lambda m, x: read_by(
+        m.conv(x), lambda y: F.batch_norm(y, m.norm.running_mean, m.norm.running_var, eps=1), nn.Identity()
+    ),
     "a norm twice in a row": lambda m, x: m.norm(m.norm(m.conv(x))),
 }
 DIES = {
@@ -94,10 +86,10 @@ def prepared(net, quantizer_class):
 
 
 def nets(rules):
-    return [pytest.param(Parts(rule).eval(), id=name) for name, rule in rules.items()]
+    return [pytest.param(parts(rule), id=name) for name, rule in rules.items()]
 
 
-SIAMESE = pytest.param(Parts(RIGHT["a layer with its norm, twice"], bias=False).eval(), id="two layers without bias")
+SIAMESE = pytest.param(parts(RIGHT["a layer with its norm, twice"], bias=False), id="two layers without bias")
 
 
 @pytest.mark.parametrize("net", [*nets(WRONG), SIAMESE])
@@ -109,7 +101,7 @@ def test_stock_changes_what_the_net_computes(net):
 @pytest.mark.parametrize(("rule", "message"), DIES.values(), ids=DIES)
 def test_stock_dies(rule, message):
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
-        folded(Parts(rule).eval())
+        folded(parts(rule))
 
 
 @pytest.mark.parametrize("net", [*nets(WRONG), *nets({name: rule for name, (rule, _) in DIES.items()}), SIAMESE])
@@ -121,7 +113,7 @@ def test_ours_folds_the_net_that_it_was_given_and_twice_equals_once(net):
 
 
 def test_a_norm_behind_no_layer_is_left_alone():
-    assert not changes(fold, exported(Parts(lambda m, x: m.norm(torch.relu(m.conv(x)))).eval(), (X,)))
+    assert not changes(fold, exported(parts(lambda m, x: m.norm(torch.relu(m.conv(x)))), (X,)))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +121,7 @@ def test_a_norm_behind_no_layer_is_left_alone():
 )
 @pytest.mark.filterwarnings("ignore:.*single sample")
 def test_it_is_delegated_exactly(name):
-    graph_module = converted(Parts(WRONG[name]).eval(), quantizer_of(SafeTOSAQuantizer), (X,))
+    graph_module = converted(parts(WRONG[name]), quantizer_of(), (X,))
     partitioner = lower_exactly(graph_module, tosa(PROFILES[0]), (X,))
     assert len(partitioner.report.delegates) == 1
 
@@ -142,13 +134,13 @@ def test_where_stock_is_right_the_graph_is_stock_s(net):
 
 
 def test_a_stock_quantizer_gets_stock_s_folding_beside_ours():
-    net = Parts(WRONG["weights used elsewhere"]).eval()
+    net = parts(WRONG["weights used elsewhere"])
     torch.testing.assert_close(prepared(net, SafeTOSAQuantizer)(X), net(X), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(prepared(net, TOSAQuantizer)(X), folded(net)(X), rtol=1e-5, atol=1e-4)
 
 
 def test_weights_that_two_layers_read_before_one_norm_stay_one():
-    model = exported(Parts(RIGHT["a layer with its norm, twice"]).eval(), (X,))
+    model = exported(parts(RIGHT["a layer with its norm, twice"]), (X,))
     fold(model)
     layers = model.graph.find_nodes(op="call_function", target=torch.ops.aten.conv2d.default)
     assert len({layer.args[1].target for layer in layers}) == 1

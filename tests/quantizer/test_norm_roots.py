@@ -3,22 +3,20 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, lower_safely, min_max, targets, tosa
-from ratios import quantised
+from lowering import PROFILES, WIDE, codes_apart, lower, lower_safely, min_max, targets, tosa
+from ratios import for_ethos_u, quantised
 from small import Lambda, Q
 from stubborn import calibrated, exported, quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.norm_roots import keep_norm_roots, write_norm_roots
 from safe_arm.verification.double import evaluate_in_double
 
 WEIGHT = torch.linspace(-1.5, 1.5, 48)
 BIAS = torch.linspace(1, -1, 48)
-WIDE = torch.linspace(0.5, 1.5, 2048)
 
 
 def rms(x, eps=1e-6):
@@ -33,7 +31,7 @@ NORMS = {
     "rank 4": (lambda m, x: F.layer_norm(x, (48,), WEIGHT, BIAS), (2, 3, 4, 48)),
     "two dimensions": (lambda m, x: F.layer_norm(x, (4, 12), WEIGHT.view(4, 12)), (2, 12, 4, 12)),
     "large epsilon": (lambda m, x: F.layer_norm(x, (48,), WEIGHT, BIAS, eps=900.0), (2, 12, 48)),
-    "wide": (lambda m, x: F.layer_norm(x, (2048,), WIDE), (1, 4, 2048)),
+    "wide": (lambda m, x: F.layer_norm(x, (2048,), torch.linspace(0.5, 1.5, 2048)), (1, 4, 2048)),
     "no power of two": (lambda m, x: F.layer_norm(x, (768,)), (1, 8, 768)),
     "groups": (lambda m, x: F.group_norm(x, 4, WEIGHT[:8], BIAS[:8]), (2, 8, 4, 8)),
     "instances": (lambda m, x: F.instance_norm(x), (2, 8, 4, 8)),
@@ -106,7 +104,7 @@ def test_a_root_in_one_step_is_codes_off(name, monkeypatch):
 
 def check_exact(rule, samples, others, profile=PROFILES[0]):
     """Check that the one delegate computes the quantised graph in double, where that is exact, of other rows too."""
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer, profile), samples)
+    graph_module = quantised(rule, quantizer_of(profile=profile), samples)
     manager, partitioner = lower_safely(graph_module, samples[0], tosa(profile))
     assert partitioner.report.fallbacks == ()
     evaluate_in_double(graph_module)
@@ -126,7 +124,7 @@ def test_the_one_delegate_is_exact_for_other_rows_too(name, profile):
 def test_stock_s_partitioner_computes_it_too(name):
     """Whoever takes our quantiser alone must not be worse off."""
     rule, shape = NORMS[name]
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), [rows(0, shape)])
+    graph = quantised(rule, quantizer_of(), [rows(0, shape)])
     manager = lower(graph, rows(0, shape), TOSAPartitioner(tosa(PROFILES[0])))
     assert codes_apart(manager, graph, rows(0, shape)) == 0
 
@@ -153,7 +151,7 @@ def test_rows_of_equal_values_are_the_bias():
     x = rows(0, (1, 12, 48))[0]
     x[:, 6:] = torch.arange(-3.0, 3.0).view(6, 1) * 40
     rule = NORMS["weight and bias"][0]
-    net = quantised(rule, quantizer_of(SafeTOSAQuantizer, config=min_max()), [(x,)])
+    net = quantised(rule, quantizer_of(config=min_max()), [(x,)])
     scale = [node.args[1] for node in net.graph.find_nodes(op="call_function", target=Q)][-1]
     # Half a code for the output and half a step of the bias in 8 bits.
     assert float((net(x) - rule(None, x))[:, 6:].abs().max()) < 0.9 * scale
@@ -161,7 +159,7 @@ def test_rows_of_equal_values_are_the_bias():
 
 def test_one_value_has_no_variance():
     x = torch.linspace(-1, 1, 12).view(1, 12, 1)
-    net = quantised(lambda m, x: F.layer_norm(x, (1,)) + 1, quantizer_of(SafeTOSAQuantizer), [(x,)])
+    net = quantised(lambda m, x: F.layer_norm(x, (1,)) + 1, quantizer_of(), [(x,)])
     # A code of 0 to 1.
     assert (net(x) - 1).abs().max() <= 1 / 255
 
@@ -171,7 +169,7 @@ def test_a_batch_may_be_dynamic():
     rule = NORMS["rank 2"][0]
     shapes = {"x": {0: torch.export.Dim("batch", min=1, max=8)}}
     model = torch.export.export(Lambda(rule), x, dynamic_shapes=shapes).module(check_guards=False)
-    net = calibrated(model, quantizer_of(SafeTOSAQuantizer), [x])
+    net = calibrated(model, quantizer_of(), [x])
     assert targets(net).count("rsqrt") == 2
     y = rows(1, (5, 48))[0]
     scale = [node.args[1] for node in net.graph.find_nodes(op="call_function", target=Q)][-1]
@@ -180,29 +178,24 @@ def test_a_batch_may_be_dynamic():
 
 @pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
 def test_the_near_miss_keeps_one_step(rule):
-    assert roots_of(rule, quantizer_of(SafeTOSAQuantizer), rows(0, (2, 12, 48))) == 1
+    assert roots_of(rule, quantizer_of(), rows(0, (2, 12, 48))) == 1
 
 
-@pytest.mark.parametrize(("target", "steps"), [("ethos-u55-128", 2), ("ethos-u85-256", 1)])
-def test_on_ethos_u85_it_is_one_step(target, steps):
-    quantizer = SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == steps
-
-
-def test_in_training_it_is_one_step():
-    """An inverse root of code 0, which a correction would multiply, has no gradient."""
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == 1
-
-
-def test_of_16_bits_it_is_one_step():
-    quantizer = SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16"))
-    quantizer.set_global(get_symmetric_a16w8_quantization_config())
-    assert roots_of(NORMS["weight"][0], quantizer, rows(0, (1, 12, 48))) == 1
+def test_on_an_ethos_u85_of_16_bits_and_in_training_it_is_one_step():
+    """In training, an inverse root of code 0, which a correction would multiply, has no gradient."""
+    quantizers = {
+        "U85": for_ethos_u("ethos-u85-256"),
+        "training": quantizer_of(is_qat=True),
+        "16 bits": quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE),
+        "U55": for_ethos_u("ethos-u55-128"),
+    }
+    rule, shape = NORMS["weight"]
+    found = {name: roots_of(rule, quantizer, rows(0, shape)) for name, quantizer in quantizers.items()}
+    assert found == {"U85": 1, "training": 1, "16 bits": 1, "U55": 2}
 
 
 def test_twice_equals_once():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     model = quantizer.transform_for_annotation(exported(Lambda(NORMS["root mean square"][0]), rows(0, (2, 12, 48))))
     assert targets(model).count("rsqrt") == 2
     assert not changes(write_norm_roots, model)

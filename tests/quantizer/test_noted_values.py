@@ -6,7 +6,6 @@ from lowering import min_max, quantize, tosa
 from small import Lambda, image
 from stubborn import calibrated, exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.noted_values import note_computed_values
 
 INPUTS = image()
@@ -35,7 +34,7 @@ def test_an_export_notes_the_dtype_of_the_scope_and_ours_what_is_computed(dtype)
 
 
 def test_ours_quantises_it_as_without_the_scope_and_whole():
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     converted = calibrated(within_autocast(), quantizer, [INPUTS])
     assert not quantizer.left_float
     plain = quantize(NET, INPUTS, tosa("TOSA-1.0+INT"), config=min_max())

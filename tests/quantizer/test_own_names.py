@@ -7,7 +7,6 @@ from lowering import HISTOGRAM
 from small import image
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.own_names import name_weights, own_name
 
@@ -16,7 +15,7 @@ def test_a_weight_that_is_nan_has_its_own_name_everywhere():
     net = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
     net[0].weight.data[0, 0, 0, 0] = float("nan")
     samples = [image(), image(1)]
-    ours = quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM)
+    ours = quantizer_of(config=HISTOGRAM)
     with pytest.warns(DoubtfulInputWarning) as caught:
         ours.quantize_with_submodules(exported(net, image()), samples)
     doubts = [str(each.message) for each in caught if each.category is DoubtfulInputWarning]

@@ -3,23 +3,19 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from graph_changes import quantised_whole
-from lowering import HISTOGRAM, PROFILES, WIDE, codes_apart, lower, tosa
-from ratios import quantised, ratio
+from lowering import PROFILES, WIDE, stock_codes_apart, tosa
+from observing import exchanges
+from ratios import exactly_on, ours_exactly, quantised, ratio
 from rewriting import codes_off
-from small import Lambda
-from spelled import check_one_exact
+from small import Q
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import is_dequantize
 from safe_arm.quantizer import guarded_observers
 from safe_arm.quantizer.parted_domains import part_domains
 
-Q = torch.ops.quantized_decomposed.quantize_per_tensor.default
 SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
 WEIGHT = torch.eye(8)
 BIAS = torch.full((8,), 0.1)
@@ -101,10 +97,9 @@ def permuted(m, x):
 @pytest.mark.parametrize("rule", [yolo, permuted], ids=["a split", "a permutation"])
 def test_so_has_what_is_split_or_moved_first(rule):
     assert ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES) < 15
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = ours_exactly(rule, SAMPLES)
     assert ratio(graph, rule, SAMPLES) > 35
     assert requantised(graph) == 1
-    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
 
 
 def test_a_join_that_is_joined_has_a_domain_between():
@@ -125,15 +120,13 @@ def interactions(m, x):
 def test_two_joins_of_one_value_have_a_domain_each():
     assert part_of(TOSAQuantizer, interactions) < 5
     assert part_of(SafeTOSAQuantizer, interactions) > 40
-    graph = quantised(interactions, quantizer_of(SafeTOSAQuantizer), SAMPLES)
     # The features have the domain of the finer join.
-    assert requantised(graph) == 1
-    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    assert requantised(ours_exactly(interactions, SAMPLES)) == 1
 
 
 @pytest.mark.parametrize("rule", [lambda m, x: (x - 0.5).sign(), lambda m, x: torch.where(x > 0.5, x, (x < 0.2) * x)])
 def test_a_value_that_two_comparisons_read_keeps_its_range(rule):
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     assert codes_off(graph, rule, SAMPLES[0]) <= 1
 
 
@@ -151,33 +144,26 @@ def joined_by(names):
 
 def test_the_one_delegate_is_exact():
     names = ["slice_scatter", "index_put", "a comparison", "two, one behind the other"]
-    graph = quantised(joined_by(names), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    assert requantised(graph) >= len(names)
-    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    assert requantised(ours_exactly(joined_by(names), SAMPLES)) >= len(names)
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(joined_by(["a stack", "where"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
+    graph = quantised(joined_by(["a stack", "where"]), quantizer_of(), SAMPLES)
     assert requantised(graph) == 2
-    manager = lower(graph, SAMPLES[0], TOSAPartitioner(tosa(PROFILES[0])))
-    assert codes_apart(manager, graph, SAMPLES[0]) == 0
+    assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_so_is_that_of_an_ethos_u(target):
-    spec = EthosUCompileSpec(target)
+def test_so_is_that_of_an_ethos_u(ethos_u):
     rule = beside(JOINS["a concatenation"], READERS["a layer with a bias"])
-    graph = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
-    assert requantised(graph) > 0
-    check_one_exact(graph, SAMPLES[0], spec)
+    assert requantised(exactly_on(ethos_u, rule, SAMPLES)) > 0
 
 
 def unparted(monkeypatch, rule, **how):
     """A graph whose joined values have one domain, and the one that ours makes."""
-    ours = quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES)
+    ours = quantised(rule, quantizer_of(**how), SAMPLES)
     with monkeypatch.context() as patched:
         patched.setattr(guarded_observers, "part_domains", lambda observers: None)
-        return quantised(rule, quantizer_of(SafeTOSAQuantizer, **how), SAMPLES), ours
+        return quantised(rule, quantizer_of(**how), SAMPLES), ours
 
 
 def test_what_is_joined_has_the_codes_that_it_had(monkeypatch):
@@ -221,24 +207,15 @@ def test_16_bits_have_steps_enough(monkeypatch):
 
 def test_training_is_as_it_was(monkeypatch):
     """Its fake-quantise modules round while they watch."""
-    changed = []
-
-    def watched(observers):
-        before = dict(observers)
-        part_domains(observers)
-        changed.append(before != observers)
-
-    monkeypatch.setattr(guarded_observers, "part_domains", watched)
-    net = Lambda(beside(JOINS["a concatenation"]))
-    quantised_whole(quantizer_of(SafeTOSAQuantizer), net, SAMPLES)
-    quantised_whole(quantizer_of(SafeTOSAQuantizer, is_qat=True), net, SAMPLES, is_qat=True)
-    assert changed == [True, False]
+    rule = beside(JOINS["a concatenation"])
+    assert exchanges(monkeypatch, part_domains, rule, SAMPLES) == [(True, False)]
+    assert exchanges(monkeypatch, part_domains, rule, SAMPLES, is_qat=True) == [(False, False)]
 
 
 def test_an_observer_that_fails_leaves_both_sides_float():
     """The second sample has a NaN."""
     samples = [SAMPLES[0], (SAMPLES[1][0].log() * 0 / 0,)]
-    quantizer = quantizer_of(SafeTOSAQuantizer)
+    quantizer = quantizer_of()
     with pytest.warns(UserWarning, match="NaN"):
         graph = quantised(lambda m, x: beside(JOINS["a concatenation"])(m, x + 1), quantizer, samples)
     left = {each.op for each in quantizer.left_float}
@@ -247,14 +224,4 @@ def test_an_observer_that_fails_leaves_both_sides_float():
 
 
 def test_twice_equals_once(monkeypatch):
-    changed = []
-
-    def twice(observers):
-        part_domains(observers)
-        before = dict(observers)
-        part_domains(observers)
-        changed.append(before != observers)
-
-    monkeypatch.setattr(guarded_observers, "part_domains", twice)
-    quantised(beside(JOINS["two, one behind the other"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    assert changed == [False]
+    assert exchanges(monkeypatch, part_domains, beside(JOINS["two, one behind the other"]), SAMPLES) == [(True, False)]

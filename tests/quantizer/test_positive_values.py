@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from observing import exchanges
 from small import Built
-from stubborn import prepare, quantizer_of
+from stubborn import trainable
 from torch import nn
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
@@ -28,7 +28,7 @@ def after_large_values(quantizer_class, rule):
     """A net that is prepared for training, after a batch of large values; and the results of one of usual values."""
     torch.manual_seed(0)
     net = Built(rule, l=nn.Linear(6, 6), n=nn.LayerNorm(6)).train()
-    model = prepare(net, quantizer_of(quantizer_class, is_qat=True), (ROWS,), is_qat=True)
+    model = trainable(net, (ROWS,), quantizer_class)
     with torch.no_grad():
         model(ROWS * 1000)
     return model, model(ROWS)

@@ -51,7 +51,7 @@ def test_setters_do_what_stock_s_do(name):
 @pytest.mark.parametrize("is_qat", [False, True])
 def test_quantization_aware_training_graphs_lower_exactly(is_qat):
     net, inputs = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), x), 1)), image()
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=is_qat, config=HISTOGRAM)
+    quantizer = quantizer_of(is_qat=is_qat, config=HISTOGRAM)
     graph_module = quantised_whole(quantizer, net.train(is_qat), [inputs], is_qat)
     lower_exactly(graph_module, tosa(PROFILES[0]), inputs, image(1, 2.0), non_fuseable="propagate")
 

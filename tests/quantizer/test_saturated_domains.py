@@ -3,17 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, tosa
-from observing import exchanges, trained
-from ratios import quantised, ratio
+from lowering import PROFILES, stock_codes_apart, tosa
+from observing import exchanges, trained_ratios
+from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio
 from small import DQ
-from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.core.island import QParams
 from safe_arm.quantizer.mask_observer import MaskObserver
 from safe_arm.quantizer.saturated_domains import Reach, end_where_readers_saturate, reach_of
@@ -55,8 +50,7 @@ GAINS = {
 @pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
 @pytest.mark.parametrize(("rule", "gain"), GAINS.values(), ids=GAINS)
 def test_stock_spends_codes_on_what_no_reader_tells_apart_and_ours_does_not(rule, gain):
-    stock = ratio(quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES), rule, SAMPLES)
-    ours = ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES)
+    stock, ours = both_ratios(rule, SAMPLES)
     assert ours > max(stock + gain, 28)
 
 
@@ -64,54 +58,43 @@ def each_of(names):
     return lambda m, x: [GAINS[name][0](m, x) for name in names]
 
 
-EXACT = ["a ReLU of two values that are joined", "two sigmoids", "a tanh", "a sigmoid of filled scores"]
-
-
 def test_the_one_delegate_is_exact():
-    graph = quantised(each_of(EXACT), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    names = ["a ReLU of two values that are joined", "two sigmoids", "a tanh", "a sigmoid of filled scores"]
+    ours_exactly(each_of(names), SAMPLES)
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(each_of(["a ReLU of a sum", "a tanh"]), quantizer_of(SafeTOSAQuantizer), SAMPLES)
-    manager = lower(graph, SAMPLES[0], TOSAPartitioner(tosa(PROFILES[0])))
-    assert codes_apart(manager, graph, SAMPLES[0]) == 0
+    graph = quantised(each_of(["a ReLU of a sum", "a tanh"]), quantizer_of(), SAMPLES)
+    assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_so_is_that_of_an_ethos_u(target):
-    spec = EthosUCompileSpec(target)
-    quantizer = SafeEthosUQuantizer(spec).set_global(HISTOGRAM)
-    check_one_exact(
-        quantised(each_of(["a ReLU of masked scores", "a tanh of masked scores"]), quantizer, SAMPLES), SAMPLES[0], spec
-    )
+def test_so_is_that_of_an_ethos_u(ethos_u):
+    exactly_on(ethos_u, each_of(["a ReLU of masked scores", "a tanh of masked scores"]), SAMPLES)
 
 
-def domain_before(target, rule):
-    """The least and the greatest number of the domain of what an operator reads."""
-    graph = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES)
+@pytest.mark.parametrize(
+    ("target", "rule", "domain"),
+    [
+        (torch.ops.aten.relu.default, lambda m, x: (x + x.flip(3)).relu(), (0, None)),
+        (torch.ops.aten.sigmoid.default, lambda m, x: (x * 100 + x).sigmoid(), (-8, 8)),
+    ],
+    ids=["a ReLU", "a sigmoid"],
+)
+def test_a_domain_of_a_relu_starts_at_0_and_that_of_a_sigmoid_ends_at_8(target, rule, domain):
+    graph = quantised(rule, quantizer_of(), SAMPLES)
     (node,) = graph.graph.find_nodes(op="call_function", target=target)
     assert node.args[0].target is DQ
     qparams = QParams.of(node.args[0])
-    return (-128 - qparams.zero_point) * qparams.scale, (127 - qparams.zero_point) * qparams.scale
-
-
-def test_a_domain_of_a_relu_starts_at_0():
-    low, _ = domain_before(torch.ops.aten.relu.default, lambda m, x: (x + x.flip(3)).relu())
-    assert low == 0
-
-
-def test_a_domain_of_a_sigmoid_ends_at_8():
-    low, high = domain_before(torch.ops.aten.sigmoid.default, lambda m, x: (x * 100 + x).sigmoid())
-    assert low == pytest.approx(-8, abs=0.05)
-    assert high == pytest.approx(8, abs=0.05)
+    for code, bound in zip((-128, 127), domain, strict=True):
+        value = (code - qparams.zero_point) * qparams.scale
+        assert bound is None or value == pytest.approx(bound, abs=0.05 if bound else 0)
 
 
 def test_small_results_of_an_exponential_are_told_apart():
     def rule(m, x):
         return (x - 4).exp()
 
-    assert ratio(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), rule, SAMPLES) > 25
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 25
 
 
 NEAR_MISSES = {
@@ -153,7 +136,5 @@ def test_twice_equals_once(monkeypatch):
 
 @pytest.mark.parametrize("name", ["a ReLU of a sum", "a sigmoid of masked scores"])
 def test_so_are_nets_that_are_trained(name):
-    rule, _ = GAINS[name]
-    stock = ratio(trained(TOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
-    ours = ratio(trained(SafeTOSAQuantizer, rule, SAMPLES), rule, SAMPLES)
+    stock, ours = trained_ratios(GAINS[name][0], SAMPLES)
     assert ours > stock + 0.5

@@ -5,21 +5,16 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more, graph_of
-from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, lower_in_part, quantize, targets, tosa
-from ratios import quantised, ratio, ratio_of_rounded_borders
+from lowering import HISTOGRAM, PROFILES, RELEASE, WIDE, lower_exactly, lower_in_part, quantize, targets, tosa
+from ratios import exactly_on, ours_exactly, quantised, ratio, ratio_of_rounded_borders
 from rewriting import Rewriting
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
-from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.similarities import keep_similarities, write_similarities
 from safe_arm.quantizer.similarity_dims import name_similarity_dims
-
-VERSION = parse(executorch_version())
 
 
 def pair(seed, terms=16):
@@ -71,23 +66,26 @@ class TestSimilarities(Rewriting):
 def test_it_is_as_good_as_between_rounded_borders():
     draw = torch.Generator().manual_seed(0)
     samples = [tuple(torch.randn(2, 12, 8, generator=draw) for _ in range(2)) for _ in range(8)]
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), samples)
+    graph_module = quantised(similarity, quantizer_of(config=HISTOGRAM), samples)
     assert ratio(graph_module, similarity, samples) > ratio_of_rounded_borders(similarity, samples) - 1
 
 
-def test_short_rows_keep_their_similarity():
+@pytest.fixture(scope="module")
+def of_short_rows():
+    """How well short rows keep their similarity."""
+    graph_module = quantised(similarity, quantizer_of(config=HISTOGRAM), SAMPLES)
+    return ratio(graph_module, similarity, SAMPLES)
+
+
+def test_short_rows_keep_their_similarity(of_short_rows):
     """With every value rounded to 8 bits it is 2 dB."""
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
-    assert ratio(graph_module, similarity, SAMPLES) > 19
+    assert of_short_rows > 19
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("terms", [2, 16, 512])
 def test_the_one_delegate_is_exact(terms, profile):
-    samples = [pair(seed, terms) for seed in range(2)]
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer, profile), samples)
+    graph_module = ours_exactly(similarity, [pair(seed, terms) for seed in range(2)], profile)
     assert targets(graph_module).count("rsqrt") == 4
-    check_one_exact(graph_module, samples[0], tosa(profile))
 
 
 BESIDE = {
@@ -102,15 +100,11 @@ BESIDE = {
 
 @pytest.mark.parametrize("rule", BESIDE.values(), ids=BESIDE)
 def test_it_is_exact_beside_other_values(rule):
-    graph_module = quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES[:2])
-    check_one_exact(graph_module, SAMPLES[0], tosa(PROFILES[0]))
+    ours_exactly(rule, SAMPLES[:2])
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_ethos_u_computes_it_exactly(target):
-    spec = EthosUCompileSpec(target)
-    graph_module = quantised(similarity, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), SAMPLES)
-    check_one_exact(graph_module, SAMPLES[0], spec)
+def test_ethos_u_computes_it_exactly(ethos_u):
+    exactly_on(ethos_u, similarity, SAMPLES)
 
 
 def test_it_is_exact_for_rows_as_long_as_they_can_be():
@@ -121,9 +115,7 @@ def test_it_is_exact_for_rows_as_long_as_they_can_be():
 
 
 def test_rows_of_zeros_are_similar_to_nothing():
-    graph_module = quantised(similarity, quantizer_of(SafeTOSAQuantizer), [ZEROS])
-    assert not graph_module(*ZEROS)[:, 10:].any()
-    check_one_exact(graph_module, ZEROS, tosa(PROFILES[0]))
+    assert not ours_exactly(similarity, [ZEROS])(*ZEROS)[:, 10:].any()
 
 
 @pytest.mark.filterwarnings("ignore:demoted from")
@@ -131,21 +123,20 @@ def test_16_bits_are_quantised_as_they_are():
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(similarity), pair(0), tosa(profile), config=WIDE)
     assert targets(graph_module).count("rsqrt") == 2
-    if VERSION < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
+    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
         lower_in_part(graph_module, tosa(profile), pair(0))
     else:
         check_one_exact(graph_module, pair(0), tosa(profile))
 
 
 def test_twice_equals_once():
-    model = annotated(Lambda(similarity), quantizer_of(SafeTOSAQuantizer), pair(0))
+    model = annotated(Lambda(similarity), quantizer_of(), pair(0))
     assert annotates_no_more(keep_similarities, model)
 
 
-def test_it_is_kept_behind_a_clamp_too():
+def test_it_is_kept_behind_a_clamp_too(of_short_rows):
     def clamped(m, x, y):
         return similarity(m, x.clamp(-1e3, 1e3), y)
 
-    graph_module = quantised(clamped, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
-    alone = quantised(similarity, quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM), SAMPLES)
-    assert ratio(graph_module, clamped, SAMPLES) > ratio(alone, similarity, SAMPLES) - 1
+    graph_module = quantised(clamped, quantizer_of(config=HISTOGRAM), SAMPLES)
+    assert ratio(graph_module, clamped, SAMPLES) > of_short_rows - 1

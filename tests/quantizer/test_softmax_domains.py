@@ -27,7 +27,6 @@ def test_stock_rounds_distances_again():
     assert domain_of(quantised, _ATEN.sub.Tensor).scale != domain_of(quantised, _ATEN.amax.default).scale
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_distances_are_whole_steps_of_the_scores(profile):
     quantised = quantize(SOFTMAX, INPUTS, tosa(profile))
     before, distance = domain_of(quantised, _ATEN.mul.Tensor), domain_of(quantised, _ATEN.sub.Tensor)
@@ -92,7 +91,7 @@ def test_the_near_miss_is_left_alone(rule):
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
 def test_a_mask_that_float_operators_read_too_masks_those_that_are_quantised():
-    quantizer = quantizer_of(SafeTOSAQuantizer, config=HISTOGRAM)
+    quantizer = quantizer_of(config=HISTOGRAM)
     quantizer.set_module_name("first", None)
     inputs = (scores(), additive(-1e4))
     first, second = (Lambda(lambda m, x, mask: (x * 1.0 + mask).softmax(-1)) for _ in range(2))

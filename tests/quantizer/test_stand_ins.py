@@ -6,11 +6,7 @@ import pickle
 import pytest
 import torch
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize, FusedMovingAvgObsFakeQuantize
-from torchao.quantization.pt2e.observer import (
-    MinMaxObserver,
-    MovingAverageMinMaxObserver,
-    PerChannelMinMaxObserver,
-)
+from torchao.quantization.pt2e.observer import MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver
 
 from safe_arm.quantizer.stand_ins import StandIn, has_one_scale, is_averaging, shown, shown_alone
 

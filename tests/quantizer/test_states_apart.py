@@ -8,7 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, lower, tosa
 from small import Built
-from stateful import Stateful, assigned
+from stateful import assigned, stateful
 from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, verify
@@ -110,11 +110,11 @@ FORGOTTEN = [counted, first_is_taken, ring, one_hot_ring, flagged, shifted, scal
 
 def quantised(rule, quantizer_class, profile=PROFILES[0]):
     """A quantised graph whose state is what a new net's is."""
-    return begun(calibrated(exported(Stateful(rule), STEPS[0]), quantizer_of(quantizer_class, profile), STEPS))
+    return begun(calibrated(exported(stateful(rule), STEPS[0]), quantizer_of(quantizer_class, profile), STEPS))
 
 
 def begun(graph_module):
-    new = dict(Stateful(None).named_buffers())
+    new = dict(stateful(None).named_buffers())
     for name, buffer in graph_module.named_buffers():
         if name in new:
             buffer.copy_(new[name])
@@ -155,18 +155,17 @@ def test_stock_folds_what_is_computed_of_a_state():
 
 @pytest.mark.parametrize("rule", FORGOTTEN)
 def test_stock_forgets_a_state(rule):
-    assert worst(Stateful(rule), quantised(rule, TOSAQuantizer)) > 0.5
+    assert worst(stateful(rule), quantised(rule, TOSAQuantizer)) > 0.5
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("rule", [*FORGOTTEN, assigned, swapped, exchanged, scalar])
 def test_ours_carries_it_on(rule, profile):
     """To the codes of the quantised graph, and that within six roundings of at most 0.008 of the net."""
     graph_module = quantised(rule, SafeTOSAQuantizer, profile)
     manager = lower(graph_module, STEPS[0], SafeArmPartitioner(tosa(profile)))
     assert {gap.worst for gap in verify(manager, STEPS, reference=graph_module).outputs} == {0}
-    assert worst(Stateful(rule), begun(graph_module)) < 0.05
+    assert worst(stateful(rule), begun(graph_module)) < 0.05
 
 
 def test_ours_computes_it_at_each_call():
@@ -190,7 +189,7 @@ def test_the_passes_see_states_as_inputs_and_the_rest_as_it_is():
 
 @pytest.mark.parametrize(
     "net",
-    [filter_of(stateless), Stateful(lambda m, x: m.state.copy_(x) * 2)],
+    [filter_of(stateless), stateful(lambda m, x: m.state.copy_(x) * 2)],
     ids=["no write", "a write whose result is read"],
 )
 def test_a_graph_without_a_write_that_nobody_reads_is_handed_on(net):
@@ -213,8 +212,8 @@ def test_a_state_keeps_its_rank():
         output.args = ((rest, vector),)
         return graph_module
 
-    after = with_states_apart(written_out(Stateful(scalar)), with_a_vector)
-    assert worst(Stateful(scalar), after) == 0
+    after = with_states_apart(written_out(stateful(scalar)), with_a_vector)
+    assert worst(stateful(scalar), after) == 0
 
 
 def test_two_states_may_change_places():

@@ -1,7 +1,5 @@
 """What a net computes of its parameters alone is trained."""
 
-import warnings
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,13 +7,13 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quant
 from lowering import PROFILES, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from spying import doubts
+from stubborn import exported, prepare, trainable
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.trained_constants import is_for_training, store_trained_values
 
 SEQUENCE = (torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0)),)
@@ -38,11 +36,7 @@ def conv():
 
 #: By name, a rule, its layers and its example input.
 COMPUTED = {
-    "a part of an embedding": (
-        lambda m, x: m.l(x + m.p[:, :5]),
-        {"l": linear(), "p": parameter(1, 9, 8)},
-        SEQUENCE,
-    ),
+    "a part of an embedding": (lambda m, x: m.l(x + m.p[:, :5]), {"l": linear(), "p": parameter(1, 9, 8)}, SEQUENCE),
     "gains": (lambda m, x: m.l(x) * m.g.sigmoid(), {"l": linear(), "g": parameter(8)}, SEQUENCE),
     "a transposed weight": (lambda m, x: x @ m.w.t(), {"w": parameter(8, 8)}, SEQUENCE),
     "parts of a weight": (lambda m, x: F.linear(x, m.w[:4]) + F.linear(x, m.w[4:]), {"w": parameter(8, 8)}, SEQUENCE),
@@ -66,13 +60,11 @@ TABLES = {**COMPUTED, **SHARED, **PLAIN}
 def prepared(quantizer_class, name):
     """A net that is prepared for training, after a step backward, and what was said of it."""
     rule, layers, inputs = TABLES[name]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = prepare(Built(rule, **layers).train(), quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+    model, said = doubts(trainable, Built(rule, **layers).train(), inputs, quantizer_class)
     result = model(*inputs)
     if result.requires_grad:
         result.square().sum().backward()
-    return model, [str(each.message) for each in caught if issubclass(each.category, DoubtfulInputWarning)]
+    return model, said
 
 
 def trained_elements(model):

@@ -13,7 +13,7 @@ from lowering import PROFILES, tosa
 from ratios import ratio
 from small import Built
 from spelled import check_one_exact
-from stubborn import prepare, quantizer_of
+from stubborn import trainable
 from torch import nn
 from torchao.quantization.pt2e import disable_observer
 from torchao.quantization.pt2e.fake_quantize import FusedMovingAvgObsFakeQuantize
@@ -55,7 +55,7 @@ def net(rule):
 def trained(quantizer_class, rule, samples=SAMPLES):
     """A net that batches went through while it was prepared for training, and that net in float."""
     model = net(rule)
-    prepared = prepare(copy.deepcopy(model), quantizer_of(quantizer_class, is_qat=True), samples[0], is_qat=True)
+    prepared = trainable(copy.deepcopy(model), samples[0], quantizer_class)
     for sample in samples:
         prepared(*sample).sum().backward()
     return convert_pt2e(prepared), lambda _, x: model(x).detach()
@@ -125,7 +125,7 @@ def left_after_training(quantizer_class):
     layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
     model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
     x, target = torch.randn(16, 8), 4 * torch.randn(16, 4)
-    prepared = prepare(model.train(), quantizer_of(quantizer_class, is_qat=True), (x,), is_qat=True)
+    prepared = trainable(model.train(), (x,), quantizer_class)
     optimiser = torch.optim.Adam(prepared.parameters(), lr=0.01)
     for _ in range(200):
         optimiser.zero_grad()
@@ -142,8 +142,7 @@ def test_a_batch_is_learnt_and_in_stock_it_is_not():
 
 @pytest.mark.parametrize("rule", [alone, SHARING["a concatenation"]], ids=["alone", "shared"])
 def test_ranges_stand_still_once_observers_are_disabled(rule):
-    model = net(rule)
-    prepared = prepare(model, quantizer_of(SafeTOSAQuantizer, is_qat=True), SAMPLES[0], is_qat=True)
+    prepared = prepared_net(rule)
     prepared(*SAMPLES[0])
     prepared.apply(disable_observer)
     state = copy.deepcopy(prepared.state_dict())
@@ -153,7 +152,7 @@ def test_ranges_stand_still_once_observers_are_disabled(rule):
 
 
 def prepared_net(rule):
-    return prepare(net(rule), quantizer_of(SafeTOSAQuantizer, is_qat=True), SAMPLES[0], is_qat=True)
+    return trainable(net(rule), SAMPLES[0])
 
 
 def saved(model):

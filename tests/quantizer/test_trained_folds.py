@@ -5,22 +5,21 @@ import copy
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, codes_apart, lower_safely, output_steps, targets, tosa
+from lowering import PROFILES, RELEASE, codes_apart, lower_safely, output_steps, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported_model_to_train
 from torchao.quantization.pt2e.fake_quantize import disable_fake_quant, disable_observer
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
 from safe_arm.quantizer.trained_norms import join_norms
 
 #: On 1.4 stock's norms have copies of their parameters and statistics, which nothing trains (known issue T48).
-STOCK_TRAINS = parse(executorch_version()) >= (1, 5)
+STOCK_TRAINS = RELEASE >= (1, 5)
 #: A norm that is neither of a new one's epsilon nor of its momentum.
 OWN = {"eps": 0.1, "momentum": 0.03}
 
@@ -64,10 +63,6 @@ NETS = {
 }
 
 
-def prepared(model, inputs, quantizer_class=SafeTOSAQuantizer):
-    return prepare(model, quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
-
-
 def without_rounding(model):
     model.apply(disable_fake_quant)
     return model
@@ -76,7 +71,7 @@ def without_rounding(model):
 @pytest.mark.parametrize("name", NETS)
 def test_a_batch_and_its_gradients_are_those_of_the_float_net(name):
     make, inputs = NETS[name]
-    expected, actual = make(), without_rounding(prepared(make(), inputs))
+    expected, actual = make(), without_rounding(trainable(make(), inputs))
     for model in (expected, actual):
         result = model(*inputs)
         # A norm's results have the same mean of squares whatever its layer gives.
@@ -94,7 +89,7 @@ def test_a_batch_and_its_gradients_are_those_of_the_float_net(name):
 @pytest.mark.parametrize("name", NETS)
 def test_what_was_trained_is_one_exact_delegate(name):
     make, inputs = NETS[name]
-    model = prepared(make(), inputs)
+    model = trainable(make(), inputs)
     optimizer = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], lr=0.01)
     for _ in range(3):
         model(*inputs).square().mean().backward()
@@ -118,7 +113,7 @@ def after_a_batch(quantizer_class=None):
         model(*inputs)
         model.eval()
     else:
-        model = without_rounding(prepared(model, inputs, quantizer_class))
+        model = without_rounding(trainable(model, inputs, quantizer_class))
         model(*inputs)
         move_exported_model_to_eval(model)
     return model(*inputs).detach(), model
@@ -127,7 +122,7 @@ def after_a_batch(quantizer_class=None):
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_what_torchao_folds_for_stock_is_left_to_it(has_bias):
     inputs = drawn(4, 3, 6, 6)
-    model = prepared(net(lambda: nn.Conv2d(3, 4, 3, bias=has_bias), lambda: nn.BatchNorm2d(4)), inputs, TOSAQuantizer)
+    model = trainable(net(lambda: nn.Conv2d(3, 4, 3, bias=has_bias), lambda: nn.BatchNorm2d(4)), inputs, TOSAQuantizer)
     model(*inputs)
     before = str(model.graph)
     fold_trained_norms(model)
@@ -150,7 +145,7 @@ def test_a_factor_of_zero_is_trained_and_stock_s_is_not_a_number():
     for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
         model = make()
         nn.init.zeros_(model.n.weight)
-        model = prepared(model, inputs, quantizer_class)
+        model = trainable(model, inputs, quantizer_class)
         model(*inputs)[0].sum().backward()
         gradients[quantizer_class] = [each.grad for each in model.parameters() if each.grad is not None]
     assert any(bool(each.isnan().any()) for each in gradients[TOSAQuantizer])
@@ -167,7 +162,7 @@ def gradient_of_factors(quantizer_class):
     inputs = drawn(4, 3, 6, 6)
     model = net(lambda: nn.Conv2d(3, 4, 3), lambda: nn.BatchNorm2d(4))
     factors = model.n.weight.detach().clone()
-    model = prepared(model, inputs, quantizer_class)
+    model = trainable(model, inputs, quantizer_class)
     model(*inputs)
     model.apply(disable_observer)
     (parameter,) = [each for each in model.parameters() if torch.equal(each, factors)]
@@ -193,10 +188,10 @@ def frozen():
 def test_stock_trains_a_frozen_norm_and_ours_does_not():
     inputs = drawn(4, 3, 6, 6)
     before = dict(frozen().n.named_buffers())
-    stock = prepared(frozen(), inputs, TOSAQuantizer)
+    stock = trainable(frozen(), inputs, TOSAQuantizer)
     stock(*inputs)
     assert any(torch.equal(each, before["running_mean"]) for each in stock.buffers()) != STOCK_TRAINS
-    ours = prepared(frozen(), inputs)
+    ours = trainable(frozen(), inputs)
     for switch in (lambda m: m, move_exported_model_to_eval, move_exported_model_to_train):
         switch(ours)
         ours(*inputs)
@@ -207,7 +202,7 @@ def test_stock_trains_a_frozen_norm_and_ours_does_not():
 @pytest.mark.parametrize("name", ["rows", "an image"])
 def test_twice_equals_once(name):
     make, inputs = NETS[name]
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     model = quantizer.annotate(quantizer.transform_for_annotation(exported(make(), inputs)))
     once = str(model.graph)
     write_folds(model)
@@ -241,7 +236,7 @@ def test_a_norm_of_two_layers_is_folded_into_both():
     inputs = drawn(4, 3, 6, 6)
     model = net(lambda: nn.Conv2d(3, 4, 3), lambda: nn.BatchNorm2d(4, **OWN), d=nn.Conv2d(3, 4, 3))
     model.function = lambda m, x: m.n(m.c(x)) + m.n(m.d(x))
-    model = prepared(model, inputs)
+    model = trainable(model, inputs)
     model(*inputs).square().mean().backward()
     graph_module = convert_pt2e(model)
     manager, partitioner = lower_safely(graph_module, inputs, tosa(PROFILES[0]))

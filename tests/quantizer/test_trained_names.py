@@ -6,8 +6,9 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import min_max
 from small import Built
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, prepare, quantizer_of, trainable
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.own_names import name_weights
@@ -25,7 +26,7 @@ def net():
 
 
 def prepared(quantizer_class):
-    return prepare(net(), quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+    return trainable(net(), IMAGE, quantizer_class)
 
 
 def test_stock_numbers_parameters_and_ours_names_them():
@@ -54,7 +55,7 @@ def test_a_norm_s_statistics_follow_each_batch_as_in_the_net():
 
 
 def test_nothing_is_left_float_for_a_counter_that_nobody_reads():
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     prepare(net(), quantizer, IMAGE, is_qat=True)
     assert quantizer.left_float == ()
 
@@ -105,7 +106,7 @@ def for_u85():
     return quantizer
 
 
-@pytest.mark.parametrize("make", [lambda: quantizer_of(SafeTOSAQuantizer, is_qat=True), for_u85], ids=["TOSA", "U85"])
+@pytest.mark.parametrize("make", [lambda: quantizer_of(is_qat=True), for_u85], ids=["TOSA", "U85"])
 def test_the_factors_of_an_affine_instance_norm_are_trained_by_their_names(make):
     model = instance_norm(True)
     ours = prepare(instance_norm(True), make(), IMAGE, is_qat=True)
@@ -154,7 +155,7 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
         return Built(lambda m, x: torch.addmm(m.b, x, m.w), **parts).train()
 
     x = torch.randn(2, 8, generator=torch.Generator().manual_seed(0))
-    ours = prepare(net(), quantizer_of(SafeTOSAQuantizer, is_qat=True), (x,), is_qat=True)
+    ours = trainable(net(), (x,))
     for found, expected in zip(gradients(ours), gradients(net()), strict=True):
         found = found.reshape(expected.shape) if found.shape == expected.shape else found.t()
         # Steps of 1/255 of the largest input and weight, summed over 8 terms.
@@ -164,7 +165,7 @@ def test_a_weight_that_our_spelling_transposes_is_trained():
 def named(rule, inputs, is_qat=True, **parts):
     """The names of what is trained in a net, with the shapes."""
     model = Built(rule, **parts).train(is_qat)
-    graph = prepare(model, quantizer_of(SafeTOSAQuantizer, is_qat=is_qat), inputs, is_qat=is_qat)
+    graph = prepare(model, quantizer_of(is_qat=is_qat), inputs, is_qat=is_qat)
     return {name: tuple(each.shape) for name, each in graph.named_parameters() if each.requires_grad}
 
 
@@ -189,26 +190,18 @@ def test_near_an_addmm_of_a_parameter_names_and_shapes_are_the_user_s():
 
 
 SIGNAL = (torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0)),)
-#: By name, a layer, its inputs, and what is trained of it.
+#: By name, a layer, and the weight that is trained of it.
 FORMS = {
-    "a transposed convolution of a sequence": (
-        lambda: nn.ConvTranspose1d(4, 4, 3),
-        SIGNAL,
-        {"c.trained_weight", "c.bias"},
-    ),
-    "of each channel": (lambda: nn.ConvTranspose1d(4, 4, 3, groups=4), SIGNAL, {"c.trained_weight", "c.bias"}),
-    "normalised weights": (
-        lambda: nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 4, 3)),
-        SIGNAL,
-        {"c.parametrizations.weight.trained_original1", "c.bias"},
-    ),
-    "a convolution of a sequence": (lambda: nn.Conv1d(4, 4, 3), SIGNAL, {"c.weight", "c.bias"}),
+    "a transposed convolution of a sequence": (lambda: nn.ConvTranspose1d(4, 4, 3), "trained_weight"),
+    "of each channel": (lambda: nn.ConvTranspose1d(4, 4, 3, groups=4), "trained_weight"),
+    "normalised weights": (lambda: weight_norm(nn.Conv1d(4, 4, 3)), "parametrizations.weight.trained_original1"),
+    "a convolution of a sequence": (lambda: nn.Conv1d(4, 4, 3), "weight"),
 }
 
 
-@pytest.mark.parametrize(("layer", "inputs", "names"), FORMS.values(), ids=FORMS)
-def test_what_is_trained_in_another_form_is_of_the_group_of_its_module_and_its_kind(layer, inputs, names):
-    assert named(lambda m, x: m.c(x).relu(), inputs, c=layer()).keys() == names
+@pytest.mark.parametrize(("layer", "weight"), FORMS.values(), ids=FORMS)
+def test_what_is_trained_in_another_form_is_of_the_group_of_its_module_and_its_kind(layer, weight):
+    assert named(lambda m, x: m.c(x).relu(), SIGNAL, c=layer()).keys() == {f"c.{weight}", "c.bias"}
 
 
 @pytest.mark.parametrize("groups", [1, 4])
@@ -227,11 +220,8 @@ def test_parts_of_a_parameter_have_names_of_their_own():
 
 def test_factors_of_channels_that_are_viewed_have_their_name_and_shape_and_a_matrix_has_not():
     parts = {"g": nn.Parameter(torch.ones(4)), "c": nn.Conv1d(4, 4, 1)}
-    assert named(lambda m, x: m.c(x * m.g.view(4, 1)), SIGNAL, **parts) == {
-        "g": (4,),
-        "c.weight": (4, 4, 1),
-        "c.bias": (4,),
-    }
+    shapes = {"g": (4,), "c.weight": (4, 4, 1), "c.bias": (4,)}
+    assert named(lambda m, x: m.c(x * m.g.view(4, 1)), SIGNAL, **parts) == shapes
     square = {"g": nn.Parameter(torch.ones(8, 8))}
     x = (torch.randn(2, 8, 8),)
     assert named(lambda m, x: x * m.g.t(), x, **square) == {"trained_g": (8, 8)}, "ones tell no transpose from a view"

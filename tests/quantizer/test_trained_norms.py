@@ -6,15 +6,14 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotates_no_more, changes, changes_once
-from lowering import PROFILES, targets, tosa
+from lowering import PROFILES, RELEASE, targets, tosa
 from small import Built
 from spelled import check_one_exact
-from stubborn import exported, prepare, quantizer_of
+from stubborn import exported, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.trained_norms import give_norms_layers, join_norms, keep_statistics
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
@@ -78,19 +77,10 @@ def test_stock_rounds_between_layer_and_norm_and_ours_does_not(name):
     assert observed_layers(annotated(SafeTOSAQuantizer, name)) == []
 
 
-def test_what_is_trained_is_one_exact_delegate_without_a_norm():
-    prepared = prepare(net("a global pool"), quantizer_of(SafeTOSAQuantizer, is_qat=True), IMAGE, is_qat=True)
-    prepared(*IMAGE).square().sum().backward()
-    assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
-    graph_module = convert_pt2e(prepared)
-    assert "batch_norm" not in targets(graph_module)
-    check_one_exact(graph_module, IMAGE, tosa(PROFILES[0]))
-
-
 def test_the_batches_are_counted_once_where_a_pass_raises_and_the_passes_are_run_again():
     """One raises on a norm of order 3; the counter has the value that the net gives it."""
     model = Built(lambda m, x: m.a(m.n(m.c(x))) / (torch.linalg.vector_norm(x, 3) + 1), **layers()).train()
-    quantizer = quantizer_of(SafeTOSAQuantizer, is_qat=True)
+    quantizer = quantizer_of(is_qat=True)
     quantizer.transform_for_annotation(exported(model, IMAGE))
     assert [each.op for each in quantizer.left_float] == ["aten::linalg_vector_norm"]
 
@@ -138,10 +128,10 @@ def alone(name):
     return model, inputs
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
-    model, inputs = alone(name)
-    prepared = prepare(alone(name)[0], quantizer_of(SafeTOSAQuantizer, is_qat=True), inputs, is_qat=True)
+@pytest.mark.parametrize("name", [*ALONE, "a global pool"])
+def test_a_norm_and_its_layer_or_one_that_it_gets_are_trained_as_one_exact_delegate(name):
+    model, inputs = alone(name) if name in ALONE else (net(name), IMAGE)
+    prepared = trainable(copy.deepcopy(model), inputs)
     assert {own for own, _ in model.named_parameters()} <= {own for own, _ in prepared.named_parameters()}
     prepared(*inputs).square().sum().backward()
     assert all(each.grad is not None for each in prepared.parameters() if each.requires_grad)
@@ -152,7 +142,7 @@ def test_a_norm_without_a_layer_gets_one_and_is_one_exact_delegate(name):
 
 def test_stock_rounds_in_front_of_such_a_norm_so_that_it_stays():
     model, inputs = alone("of a sum")
-    prepared = prepare(model, quantizer_of(TOSAQuantizer, is_qat=True), inputs, is_qat=True)
+    prepared = trainable(model, inputs, TOSAQuantizer)
     (norm,) = prepared.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default)
     assert norm.args[0].op == "call_module"
 
@@ -183,14 +173,14 @@ def moved_statistics(quantizer_class):
     parts = layers()
     parts["c"] = nn.Conv2d(3, 4, 3)
     model = Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train()
-    prepared = prepare(model, quantizer_of(quantizer_class, is_qat=True), IMAGE, is_qat=True)
+    prepared = trainable(model, IMAGE, quantizer_class)
     before = {name: prepared.get_buffer(name).clone() for name in ("n.running_mean", "n.running_var")}
     prepared(*IMAGE)
     return [name for name, value in before.items() if not torch.equal(prepared.get_buffer(name), value)]
 
 
 def test_stock_s_statistics_stand_still_on_1_4_and_ours_move():
-    stock_moves = parse(executorch_version()) >= (1, 5)
+    stock_moves = RELEASE >= (1, 5)
     assert bool(moved_statistics(TOSAQuantizer)) == stock_moves
     assert moved_statistics(SafeTOSAQuantizer) == ["n.running_mean", "n.running_var"]
 
@@ -203,12 +193,7 @@ def test_what_reads_a_norm_is_annotated_as_before():
 def counted(quantizer_class):
     """How many batches the user's norm has seen when the net is prepared."""
     parts = layers()
-    prepare(
-        Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train(),
-        quantizer_of(quantizer_class, is_qat=True),
-        IMAGE,
-        is_qat=True,
-    )
+    trainable(Built(lambda m, x: m.a(m.n(m.c(x))), **parts).train(), IMAGE, quantizer_class)
     return int(parts["n"].num_batches_tracked)
 
 

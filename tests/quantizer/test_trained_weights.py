@@ -5,10 +5,9 @@ import copy
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import tosa
 from observing import exchanges
 from small import Built
-from stubborn import exported
+from stubborn import exported, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize, disable_observer
 from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
@@ -22,8 +21,8 @@ SAMPLE = (torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)),)
 
 def prepared(quantizer_class, is_per_channel=True):
     torch.manual_seed(0)
-    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config(is_qat=True, is_per_channel=is_per_channel))
+    config = get_symmetric_quantization_config(is_qat=True, is_per_channel=is_per_channel)
+    quantizer = quantizer_of(quantizer_class, config=config)
     net = Built(lambda m, x: m.c(x).relu(), c=nn.Conv2d(3, 4, 3)).train()
     return prepare_qat_pt2e(exported(net, SAMPLE), quantizer)
 
@@ -85,9 +84,7 @@ def greatest(model, name):
 def bound_once_shrunk(quantizer_class, norm):
     """The bound of a norm's factors that were 1 and are a tenth of it now."""
     net = Built(lambda m, x: m.norm(x), norm=norm).train()
-    quantizer = quantizer_class(tosa("TOSA-1.0+INT"))
-    quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
-    model = prepare_qat_pt2e(exported(net, ROWS), quantizer)
+    model = trainable(net, ROWS, quantizer_class)
     model(*ROWS)
     # Of factors and offsets, the former are of 1.
     name, factors = max(model.named_parameters(), key=lambda each: float(each[1].detach().sum()))

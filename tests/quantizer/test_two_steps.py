@@ -11,8 +11,6 @@ from lowering import PROFILES, WIDE, lower_exactly, quantize, targets, tosa
 from small import Lambda
 from stubborn import exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
-
 INT = PROFILES[0]
 VALUES = torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(0))
 DIVISORS = torch.logspace(-2, 0, 16).view(1, 16, 1)
@@ -69,9 +67,9 @@ def test_it_is_exact_in_a_range_of_127_codes_either_side(function):
 @EACH
 @pytest.mark.parametrize("miss", ["16 bits", "a difference from a mean"])
 def test_the_near_miss_is_written_back(function, miss):
-    quantizer, rule = quantizer_of(SafeTOSAQuantizer), function.centred
+    quantizer, rule = quantizer_of(), function.centred
     if miss == "16 bits":
-        quantizer, rule = quantizer_of(SafeTOSAQuantizer, "TOSA-1.0+INT+int16", config=WIDE), function.rule
+        quantizer, rule = quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE), function.rule
     model = quantizer.transform_for_annotation(exported(Lambda(rule), function.inputs))
     assert targets(model).count(function.name) == 2
     assert targets(quantizer.annotate(model)).count(function.name) == 1
@@ -79,6 +77,6 @@ def test_the_near_miss_is_written_back(function, miss):
 
 @EACH
 def test_what_a_float_product_reads_is_written_back(function):
-    quantizer = quantizer_of(SafeTOSAQuantizer).set_node_name(function.product_name, None)
+    quantizer = quantizer_of().set_node_name(function.product_name, None)
     model = annotated(Lambda(function.product), quantizer, function.inputs)
     assert targets(model).count(function.name) == 1

@@ -18,11 +18,10 @@ from executorch.exir.backend.compile_spec_schema import CompileSpec
 from failure import export, finish, stock_flow
 from failures import FAILURES
 from faults import converter_failing, raising, visitor_raising
-from lowering import edge_program, lower, quantize, tosa
+from lowering import RELEASE, edge_program, lower, quantize, tosa
 from small import Built, Lambda, image
 
 from safe_arm import SafeArmPartitioner, UsageError
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionError, DemotionWarning
 from safe_arm.core.island import islands
 from safe_arm.partitioner.checks import Refusal
@@ -34,7 +33,7 @@ MIXED = "TOSA-1.0+INT+FP"
 
 #: Natural failures, how they are partitioned, and what stock raises. The names say what is special.
 #: The failures below were measured there; other releases fail on other nets.
-pytestmark = pytest.mark.skipif(parse(executorch_version()) != (1, 5), reason="repros of failures measured on 1.5.1")
+pytestmark = pytest.mark.skipif(RELEASE != (1, 5), reason="repros of failures measured on 1.5.1")
 NATURAL = {
     "float": (NAMED["int16-add"], {}, "TosaValueError"),
     "float in company": (NAMED["bool-and-behind-conv"], {}, "RuntimeError"),

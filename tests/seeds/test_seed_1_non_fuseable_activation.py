@@ -76,7 +76,6 @@ def test_ours_exports_in_both_profiles_with_the_same_nodes_refused():
     assert refused["TOSA-1.0+INT"] == refused["TOSA-1.0+INT+FP"] == ["aten::convolution", "aten::relu"]
 
 
-@pytest.mark.parametrize("profile", PROFILES)
 def test_ours_is_exact_under_propagate(profile):
     graph_module, inputs = quantized(SafeVgfQuantizer, profile)
     lower_exactly(graph_module, TosaCompileSpec(profile), inputs, non_fuseable="propagate")

@@ -10,7 +10,7 @@ import torch
 import torch.nn as nn
 from executorch.exir import ExecutorchBackendConfig
 from lowering import lower, quantize
-from small import image
+from small import Built, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm._compat.upstream import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
@@ -25,29 +25,17 @@ SPECS = {
 }
 
 
-class Between(nn.Module):
+def two_delegates():
     """Two delegates, with an operator between them that no profile here takes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.last = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
-
-    def forward(self, x):
-        values = self.first(x)
-        return self.last(torch.trunc(values * 8))
+    torch.manual_seed(0)
+    layers = {"first": nn.Conv2d(4, 4, 3, padding=1), "last": nn.Conv2d(4, 4, 1)}
+    return Built(lambda m, x: m.last(torch.trunc(m.first(x) * 8)), **layers)
 
 
-class Alone(nn.Module):
+def one_softmax():
     """Nothing that is delegated when it is left float."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x):
-        return torch.softmax(self.linear(x), -1)
+    torch.manual_seed(0)
+    return Built(lambda m, x: torch.softmax(m.linear(x), -1), linear=nn.Linear(8, 8))
 
 
 @dataclass(frozen=True)

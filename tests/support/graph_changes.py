@@ -4,8 +4,6 @@ from lowering import by_one_call
 from small import Lambda, image
 from stubborn import calibrated, exported, quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
-
 
 def graph_of(rule, *inputs):
     """Export a forward written in one line."""
@@ -43,12 +41,12 @@ def annotates_no_more(step, model):
 
 def at_once(model, samples):
     """Quantise an exported graph by one call of ours."""
-    return quantizer_of(SafeTOSAQuantizer).quantize_with_submodules(model, samples)
+    return quantizer_of().quantize_with_submodules(model, samples)
 
 
 def step_by_step(model, samples):
     """Quantise an exported graph with ours as torchao's own functions do it."""
-    return calibrated(model, quantizer_of(SafeTOSAQuantizer), samples)
+    return calibrated(model, quantizer_of(), samples)
 
 
 def quantised_whole(quantizer, net, samples, is_qat=False, **how):

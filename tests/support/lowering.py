@@ -14,12 +14,15 @@ from stock import StockProgram, stock_lower
 from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.island import op_name
 from safe_arm.verification.reference_model import run_lowered
 
 #: Configurations whose observers of activations search histograms, for 8 bits and for 16.
 HISTOGRAM, WIDE = get_symmetric_quantization_config(), get_symmetric_a16w8_quantization_config()
 EDGE = EdgeCompileConfig(_check_ir_validity=False)
+#: The release of ExecuTorch, as two numbers.
+RELEASE = parse(executorch_version())
 
 
 def min_max(config=None):
@@ -103,15 +106,34 @@ def codes_apart(manager, graph_module, *samples):
     return worst
 
 
+def by_stock(graph_module, inputs, spec):
+    """The program that stock makes of a graph, or what is on record of it."""
+    return stock_lower(graph_module, inputs, TOSAPartitioner(spec))
+
+
 def stock_codes_apart(graph_module, inputs, spec, *samples):
     """The same of what stock lowers, over samples, or over the inputs that it is lowered with."""
-    return codes_apart(stock_lower(graph_module, inputs, TOSAPartitioner(spec)), graph_module, *(samples or (inputs,)))
+    return codes_apart(by_stock(graph_module, inputs, spec), graph_module, *(samples or (inputs,)))
 
 
 def lower_safely(graph_module, inputs, spec, *checks, **options):
     """Lower with our partitioner; return the program manager and the partitioner."""
     partitioner = SafeArmPartitioner(spec, *checks, **options)
     return lower(graph_module, inputs, partitioner), partitioner
+
+
+def computed_by(partitioner, net, inputs):
+    """What a net gives that a partitioner lowered."""
+    return run_lowered(lower(net, inputs, partitioner).exported_program(), inputs)
+
+
+def corrected(correction, issue, net, inputs, spec, verify=False):
+    """What a net gives that ours lowered: nothing of it stays on the CPU, and one correction was applied."""
+    partitioner = SafeArmPartitioner(spec, verify=verify)
+    values = computed_by(partitioner, net, inputs)
+    assert partitioner.report.fallbacks == ()
+    assert {(each.correction, each.issue) for each in partitioner.report.applied} == {(correction, issue)}
+    return values
 
 
 def lower_exactly(graph_module, spec, *samples, **options):
@@ -132,7 +154,7 @@ def lower_in_part(graph_module, spec, *samples, **options):
 
 def check_stocks_bytes(graph_module, inputs, spec, **options):
     """Check that the delegates of our partitioner are those of stock's, to the byte."""
-    stock = delegates(stock_lower(graph_module, inputs, TOSAPartitioner(spec)))
+    stock = delegates(by_stock(graph_module, inputs, spec))
     assert delegates(lower(graph_module, inputs, SafeArmPartitioner(spec, **{"verify": False} | options))) == stock
 
 

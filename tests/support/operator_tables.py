@@ -1,15 +1,12 @@
 """Torch's tables of composite operators, filled in less time, for stock too: half of lowering a small net."""
 
 import functools
-from contextlib import contextmanager
-from functools import partial
 
 import torch
-from torch._C import DispatchKey
 from torch._export import utils
-from torch._higher_order_ops.utils import autograd_not_implemented
-from torch._subclasses import fake_impls
 from torch.export import decomp_utils, exported_program
+
+from safe_arm.acceleration.decompositions import overridden_at_once
 
 
 def filled_quickly() -> None:
@@ -51,40 +48,3 @@ def _registered():
     names = torch._C._dispatch_get_registrations_for_dispatch_key
     looked_up = sum(len(getattr(torch.ops, namespace)._dir) for namespace in torch.ops._dir)
     return tuple(names("")), tuple(names("CompositeImplicitAutograd")), looked_up
-
-
-@contextmanager
-def overridden_at_once(composite):
-    """Override the kernels of composite operators while the block runs, as torch does, each operator's in one go.
-
-    Source: ``torch.export.exported_program._override_composite_implicit_decomp`` (torch 2.10 to 2.13).
-
-    Args:
-        composite: the decomposition of each operator.
-    """
-    kernels_before = {op: op.py_kernels.copy() for op in composite}
-    for op, decomposition in composite.items():
-        kernels = op.py_kernels
-        original = utils._get_decomp_for_cia(op)
-        without_gradient = autograd_not_implemented(op, deferred_error=True)
-        for key in exported_program._AUTOGRAD_ALIAS_BACKEND_KEYS_TO_OVERRIDE:
-            kernels.setdefault(key, without_gradient)
-        kernels[DispatchKey.CompositeImplicitAutograd] = decomposition
-        for key in exported_program._BACKEND_KEYS_TO_OVERRIDE:
-            kernels.setdefault(key, original)
-        op._dispatch_cache.clear()
-        if op not in fake_impls.op_implementations_dict:
-            fake_impls.register_op_impl(op)(partial(_run_original, original=original))
-    try:
-        yield
-    finally:
-        for op, kernels in kernels_before.items():
-            op.py_kernels.clear()
-            op.py_kernels.update(kernels)
-            op._dispatch_cache.clear()
-            fake_impls._deregister_op_impl(op)
-
-
-def _run_original(fake_mode, op, *args, original, **kwargs):
-    with fake_mode:
-        return original(*args, **kwargs)

@@ -1,17 +1,39 @@
 """How much of a function survives quantising: the ratio of signal to noise over samples, in dB."""
 
+from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import HISTOGRAM, PROFILES, tosa
 from small import Lambda
+from spelled import check_one_exact
 from stubborn import calibrated, exported, quantizer_of
 
 from benchmarks.quality.ideal import ideal
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.fidelity import decibel
 
 
 def quantised(rule, quantizer, samples):
     """Quantise a rule of one line, calibrated on samples."""
     return calibrated(exported(Lambda(rule), samples[0]), quantizer, samples)
+
+
+def ours_exactly(rule, samples, profile=PROFILES[0]):
+    """Quantise a rule with ours, check that one delegate computes it exactly, and return the graph."""
+    graph_module = quantised(rule, quantizer_of(profile=profile), samples)
+    check_one_exact(graph_module, samples[0], tosa(profile))
+    return graph_module
+
+
+def for_ethos_u(target):
+    """Our quantiser for an Ethos-U."""
+    return SafeEthosUQuantizer(EthosUCompileSpec(target)).set_global(HISTOGRAM)
+
+
+def exactly_on(target, rule, samples):
+    """The same as ``ours_exactly`` for an Ethos-U."""
+    graph_module = quantised(rule, for_ethos_u(target), samples)
+    check_one_exact(graph_module, samples[0], EthosUCompileSpec(target))
+    return graph_module
 
 
 def ratio(net, rule, samples):
@@ -27,6 +49,16 @@ def ratio(net, rule, samples):
 def ratio_of_rounded_borders(rule, samples):
     """The ratio of the float rule between quantised borders."""
     return ratio(ideal(exported(Lambda(rule), samples[0]), samples), rule, samples)
+
+
+def both(rule, samples):
+    """A rule as stock quantises it, and as ours does."""
+    return [quantised(rule, quantizer_of(each), samples) for each in (TOSAQuantizer, SafeTOSAQuantizer)]
+
+
+def both_ratios(rule, samples):
+    """The ratios of both."""
+    return [ratio(net, rule, samples) for net in both(rule, samples)]
 
 
 def ratios(rule, samples):

@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
@@ -86,7 +85,6 @@ class Correcting(Rewriting):
             <= self.stock_is_off
         )
 
-    @pytest.mark.parametrize("profile", PROFILES)
     def test_ours_computes_the_net_and_is_exact(self, written, profile):
         graph_module = quantize(Lambda(written), self.inputs, tosa(profile))
         assert codes_off(graph_module, written, self.inputs) <= self.ours_is_off

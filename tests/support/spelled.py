@@ -54,13 +54,25 @@ def check_whole(rule, inputs, profile):
     check_one_exact(graph_module, inputs, tosa(profile))
 
 
-class Spelling(Rewriting):
+class Whole(Rewriting):
+    """Nets of which each is one delegate once a step has written them anew."""
+
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, self.inputs, PROFILES[0])
+
+
+class Delegated(Whole):
+    """Nets of which stock leaves something on the CPU."""
+
+    def test_stock_leaves_it_on_the_cpu(self, written):
+        graph_module = quantize(Lambda(written), self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
+        assert left_on_the_cpu(graph_module, self.inputs)
+
+
+class Spelling(Whole):
     """Nets with operators that no annotator of stock's knows."""
 
     step = staticmethod(spell_out_operators)
 
     def test_stock_leaves_it_float(self, written):
         assert stock_leaves_float(written, self.inputs)
-
-    def test_ours_is_one_exact_delegate(self, written):
-        check_whole(written, self.inputs, PROFILES[0])

@@ -1,21 +1,13 @@
 """A net with state, written and read by a rule of one line."""
 
 import torch
+from small import Built
 
 
-class Stateful(torch.nn.Module):
-    def __init__(self, rule):
-        super().__init__()
-        self.rule = rule
-        self.register_buffer("state", torch.zeros(1, 4))
-        self.register_buffer("first_row", torch.zeros(1, 4))
-        self.register_buffer("level", torch.tensor(0.25))
-        self.register_buffer("rows", torch.zeros(4, 4))
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("flag", torch.tensor([True]))
-
-    def forward(self, x):
-        return self.rule(self, x)
+def stateful(rule):
+    rows = {"state": torch.zeros(1, 4), "first_row": torch.zeros(1, 4), "rows": torch.zeros(4, 4)}
+    numbers = {"calls": torch.zeros((), dtype=torch.int64), "flag": torch.tensor([True]), "level": torch.tensor(0.25)}
+    return Built(rule, **rows, **numbers)
 
 
 def assigned(m, x):

@@ -4,8 +4,10 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from lowering import PROFILES, is_safe, min_max, tosa
+from small import Built
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
+from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 from safe_arm.core.island import op_name
 
@@ -55,8 +57,8 @@ def ramp():
     return (torch.linspace(-1, 1, 256).reshape(1, 4, 8, 8),)
 
 
-def quantizer_of(quantizer_class, profile=PROFILES[0], is_qat=False, config=None):
-    """A quantiser of activations in min-max ranges, or as a configuration says."""
+def quantizer_of(quantizer_class=SafeTOSAQuantizer, profile=PROFILES[0], is_qat=False, config=None):
+    """A quantiser, ours unless told, of activations in min-max ranges, or as a configuration says."""
     quantizer = quantizer_class(tosa(profile))
     config = get_symmetric_quantization_config(is_qat=True) if is_qat else config or min_max()
     quantizer.set_global(config)
@@ -78,6 +80,22 @@ def transformed(net, quantizer_class, inputs, **how):
 def prepare(net, quantizer, inputs, is_qat=False):
     model = exported(net, inputs, check_guards=is_safe(quantizer))
     return (prepare_qat_pt2e if is_qat else prepare_pt2e)(model, quantizer)
+
+
+def trainable(net, inputs, quantizer_class=SafeTOSAQuantizer):
+    """Prepare a net for quantisation-aware training."""
+    return prepare(net, quantizer_of(quantizer_class, is_qat=True), inputs, is_qat=True)
+
+
+def check_trained(rule, x, parameter, rtol, atol):
+    """Check that the parameter of a rule has the gradient of the float net while quantisation is trained for."""
+    net = Built(rule, parameter=nn.Parameter(parameter.clone()))
+    model = trainable(net, (x,))
+    model(x)
+    for each in (model, net):
+        each(x).sum().backward()
+    (trained,) = model.parameters()
+    torch.testing.assert_close(trained.grad, net.parameter.grad, rtol=rtol, atol=atol)
 
 
 def calibrated(model, quantizer, samples):

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from lowering import PROFILES, lower_program, tosa
+from lowering import PROFILES, RELEASE, lower_program, tosa
 from proving import delegates_of_program, quantized
 from small import Built
 from torch import SymInt
 from torch.export import Dim
 
 from safe_arm import SafeArmPartitioner, UsageError, verify
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.verification.concrete_sizes import UnknownSizeError, input_shapes, sizes_of, tried_sizes
 from safe_arm.verification.crop import cropped
 from safe_arm.verification.proof import prove
@@ -19,7 +18,7 @@ from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import matching
 from safe_arm.verification.stimuli import Stimulus
 
-lowers = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 delegates nothing of a dynamic shape")
+lowers = pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates nothing of a dynamic shape")
 BATCH, HEIGHT = {0: Dim("b", min=1, max=8)}, {2: 4 * Dim("h", min=2, max=16)}
 
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import codes_apart, delegates, lower, tosa
+from lowering import RELEASE, codes_apart, delegates, lower, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionWarning, InvariantError
 from safe_arm.verification import interface
 from safe_arm.verification.delegate import user_inputs
@@ -25,7 +24,7 @@ def filled(m, x):
     return torch.cat((torch.empty(1, 4, 8, 8).fill_(0.25), x), 1)
 
 
-since_1_5 = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="D1 is a bug of 1.5")
+since_1_5 = pytest.mark.skipif(RELEASE < (1, 5), reason="D1 is a bug of 1.5")
 
 
 @since_1_5

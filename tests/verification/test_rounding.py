@@ -7,14 +7,13 @@ import pytest
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from lowering import edge_program, lower, lower_safely, quantize, tosa
+from lowering import RELEASE, edge_program, lower, lower_safely, quantize, tosa
 from proving import delegates_of
 from small import Built, Lambda, image
 
 import safe_arm
 from benchmarks.proof_nets import Lstm, VitBlock, conv_bn, seeded
 from safe_arm import CORRECTIONS, SafeArmPartitioner, SafeTOSAQuantizer
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm._compat.upstream import TOSAPartitioner
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.island import call_functions, op_name
@@ -24,7 +23,7 @@ from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 
 FLOAT = "TOSA-1.0+FP"
-BEFORE_1_5 = parse(executorch_version()) < (1, 5)
+BEFORE_1_5 = RELEASE < (1, 5)
 
 
 def excited(m, x):

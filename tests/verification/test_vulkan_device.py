@@ -6,21 +6,20 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
-from lowering import PROFILES, delegates, lower, lower_safely, output_steps, quantize, tosa
+from lowering import PROFILES, RELEASE, delegates, lower, lower_safely, output_steps, quantize, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 from small import Lambda, image
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer, UsageError
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.verification import reference_model, vulkan_device
 from safe_arm.verification.delegate import arranged, as_promised, run
 from safe_arm.verification.devices import DEVICES, device
 from safe_arm.verification.lowered import delegate_of, run_with
 
 on_vulkan = pytest.mark.vulkan
-STOCK_LOSES_RELU = parse(executorch_version()) >= (1, 5)
+STOCK_LOSES_RELU = RELEASE >= (1, 5)
 
 
 def codes(values, graph_module):

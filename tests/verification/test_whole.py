@@ -171,7 +171,7 @@ def test_inputs_are_taken_as_the_model_takes_them(rule, args, keywords, sample, 
     spec = tosa(PROFILES[0])
     net = type("Net", (torch.nn.Module,), {"forward": rule})()
     net.conv = torch.nn.Conv2d(4, 4, 1)
-    prepared = prepare_pt2e(torch.export.export(net, args, keywords).module(), quantizer_of(SafeTOSAQuantizer))
+    prepared = prepare_pt2e(torch.export.export(net, args, keywords).module(), quantizer_of())
     with torch.no_grad():
         prepared(*args, **keywords)
     graph_module = convert_pt2e(prepared)

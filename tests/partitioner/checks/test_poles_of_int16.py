@@ -3,10 +3,8 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import check_stocks_bytes, codes_apart, lower_safely, tosa
+from lowering import by_stock, check_stocks_bytes, codes_apart, lower_safely, tosa
 from prepared import INT16, int16_graph, prepared_int16
-from stock import stock_lower
 
 from safe_arm.partitioner.plan import plan
 from safe_arm.verification.model_server import ReferenceModelError
@@ -20,7 +18,7 @@ POLES = [torch.reciprocal, lambda x: 1.5 / x, lambda x: 1.5 / (x * 0.5 - 0.125)]
 @pytest.mark.parametrize("function", POLES)
 def test_stock_leaves_the_pole_undefined_and_ours_is_exact(function):
     graph_module = int16_graph(function, CALIBRATED, TOSAQuantizer)
-    manager = stock_lower(graph_module, CALIBRATED, TOSAPartitioner(tosa(INT16)))
+    manager = by_stock(graph_module, CALIBRATED, tosa(INT16))
     with pytest.raises(ReferenceModelError, match="slope out of int16"):
         codes_apart(manager, graph_module, AT_POLE)
     net = prepared_int16(function, CALIBRATED)

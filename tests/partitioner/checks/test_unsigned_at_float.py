@@ -4,10 +4,12 @@ from functools import cache
 
 import pytest
 import torch
-from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer, get_symmetric_quantization_config
-from lowering import PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
+from executorch.backends.arm.quantizer import TOSAQuantizer, arm_quantizer
+from graph_changes import quantised_whole
+from lowering import HISTOGRAM, PROFILES, check_stocks_bytes, codes_apart, stock_codes_apart, tosa
 from prepared import Prepared
 from small import Lambda, image
+from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.partitioner.plan import plan
@@ -16,13 +18,10 @@ NETS = {"add": lambda m, x: x + x, "conv": lambda m, x: torch.relu(m.conv(x)), "
 
 
 def quantised(name, profile, quantizer_class=SafeTOSAQuantizer, *, unsigned=True):
-    quantizer = quantizer_class(tosa(profile))
-    quantizer.set_global(get_symmetric_quantization_config())
+    quantizer = quantizer_of(quantizer_class, profile, config=HISTOGRAM)
     if unsigned:
         quantizer.set_io(arm_quantizer.get_uint8_io_quantization_config())
-    exported = torch.export.export(Lambda(NETS[name]), image()).module(check_guards=False)
-    run = getattr(quantizer, "quantize_with_submodules", None) or quantizer._quantize_with_submodules
-    return run(exported, [image()])
+    return quantised_whole(quantizer, Lambda(NETS[name]), [image()])
 
 
 @cache
@@ -46,12 +45,9 @@ def test_ours_is_exact_and_delegates_what_computes(name, profile):
     assert {verdict.qparams.dtype for verdict in refused} == {"uint8"}
 
 
-def test_int8_is_left_alone():
+def test_int8_is_left_alone_and_planning_twice_is_planning_once():
     graph_module = quantised("conv", PROFILES[1], unsigned=False)
     check_stocks_bytes(graph_module, image(), tosa(PROFILES[1]))
-
-
-def test_planning_twice_is_planning_once():
     program = prepared("conv", PROFILES[1]).program()
     refusals = plan(program, "propagate").refusals
     assert [refusal.issue for refusal in refusals] == ["U1", "U1"]

@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 from breaking import broken_by_mutation, broken_in, check_broken
 from folding import edge_of
-from lowering import PROFILES, quantize, tosa
+from lowering import PROFILES, RELEASE, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import CORRECTIONS
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import InvariantError
 from safe_arm.passes.invariants.clamps_kept import FUSION, ClampsKept
 
@@ -36,9 +35,7 @@ def relu_then(join):
     return quantize(Lambda(lambda m, x: join(F.relu(m.conv(x)), x)), image(), tosa(PROFILES[1]))
 
 
-@pytest.mark.skipif(
-    parse(executorch_version()) < (1, 5), reason="stock fuses what saturation does not imply from 1.5 on"
-)
+@pytest.mark.skipif(RELEASE < (1, 5), reason="stock fuses what saturation does not imply from 1.5 on")
 def test_red_for_stock_s_own_lost_relu():
     error = broken_in(relu_then(lambda a, x: torch.cat((a, x), 1)), image(), PROFILES[1], corrections=WITHOUT_FUSION)
     check_broken(error, "clamps-kept", "FuseQuantizedActivationPass", "aten_relu_default is gone")
@@ -78,7 +75,7 @@ def test_quiet_where_equal_clamps_of_one_value_become_one():
     assert broken_in(*reshaped((0, 2), (0, 2), (0, 2))) is None
 
 
-@pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 has no such fusion")
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 has no such fusion")
 def test_red_where_one_of_two_different_clamps_is_taken_for_the_other(monkeypatch):
     stock = importlib.import_module("executorch.backends.transforms.fuse_duplicate_users_pass").FuseDuplicateUsersPass
     fusion = stock._build_user_signature

@@ -3,13 +3,10 @@
 import pytest
 import torch
 from breaking import broken_in, check_broken, outputs_changed
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, edge_program, lower, quantize, tosa
+from lowering import PROFILES, RELEASE, by_stock, edge_program, lower, quantize, tosa
 from small import Lambda, image
-from stock import stock_lower
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionWarning, InvariantError
 from safe_arm.passes.invariants.domains_meet import outputs_of
 from safe_arm.passes.invariants.outputs_as_promised import OutputsAsPromised
@@ -48,12 +45,12 @@ def test_red_for_another_dtype():
     assert caught.value.broken_by == "FaultyPass"
 
 
-@pytest.mark.skipif(parse(executorch_version()) != (1, 5), reason="measured on 1.5.1")
+@pytest.mark.skipif(RELEASE != (1, 5), reason="measured on 1.5.1")
 def test_stock_s_lost_layout_of_a_comparison_is_caught():
     """Stock moves the permute behind a conv over ``lt.Scalar``, which ends the graph, and loses it."""
     net, profile = Lambda(lambda m, x: m.conv(x) < 0.5), "TOSA-1.0+FP"
     graph_module = torch.export.export(net, image()).module()
-    stock = stock_lower(graph_module, image(), TOSAPartitioner(tosa(profile)))
+    stock = by_stock(graph_module, image(), tosa(profile))
     assert not torch.equal(run_lowered(stock.exported_program(), image())[0], net(*image()))
     error = broken_in(graph_module, image(), profile)
     check_broken(error, "outputs-as-promised", "PropagateViewCopyPermuteUpPass")

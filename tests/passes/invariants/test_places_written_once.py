@@ -3,15 +3,14 @@
 import pytest
 import torch
 from breaking import broken_in, check_broken
-from lowering import codes_apart, edge_program, lower, lower_exactly, quantize, targets, tosa
+from lowering import RELEASE, codes_apart, edge_program, lower, lower_exactly, quantize, targets, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.passes.invariants.places_written_once import REWRITE, PlacesWrittenOnce
 
-pytestmark = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="index_put is delegated from 1.5 on")
+pytestmark = pytest.mark.skipif(RELEASE < (1, 5), reason="index_put is delegated from 1.5 on")
 
 REPEATED = {"rows": ([0, 0, 1],), "negative": ([0, -4, 1],), "points": ([0, 1, 0], [2, 2, 2])}
 DISTINCT = {"rows": ([0, 2, 1],), "points": ([0, 0, 1], [2, 3, 2])}
