@@ -27,8 +27,9 @@ from benchmarks.flow import LISTED
 from benchmarks.nets import NETS, residual
 from benchmarks.protocol import cpu_seconds
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.quantizer import float_run, safe_quantizers
-from safe_arm.quantizer.float_proof import Without
+from safe_arm.quantizer import safe_quantizers
+from safe_arm.quantizer.proof import float_run
+from safe_arm.quantizer.proof.float_proof import Without
 
 #: Sets of inputs on which the transforms are tried: two samples, and two that are made up.
 _TRIED = 4

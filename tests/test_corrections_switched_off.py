@@ -16,13 +16,14 @@ from small import Built, Lambda, image
 from stubborn import quantizer_of
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.quantizer import norm_folding, ordered_steps, safe_quantizers
-from safe_arm.quantizer.extreme_indices import name_extreme_indices
-from safe_arm.quantizer.functional_writes import write_functionally
-from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
-from safe_arm.quantizer.reversed_differences import multiply_subtrahends
-from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
-from safe_arm.quantizer.similarity_dims import name_similarity_dims
+from safe_arm.quantizer import ordered_steps, safe_quantizers
+from safe_arm.quantizer.graphs.functional_writes import write_functionally
+from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
+from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
+from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
+from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
+from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.training import norm_folding
 
 SAMPLES = [image(seed) for seed in range(3)]
 

@@ -76,7 +76,12 @@ def test_a_name_of_a_public_class_means_one_thing():
     assert [name for name, count in names.items() if count > 1 and not name.startswith("_")] == []
 
 
-@pytest.mark.parametrize("folder", ["passes", "passes/invariants", "partitioner", "partitioner/checks", "quantizer"])
+#: Folders with one rule a file.
+RULES = ["passes", "passes/invariants", "partitioner", "partitioner/checks", "quantizer"]
+RULES += [f"quantizer/{path.parent.name}" for path in sorted((PACKAGE / "quantizer").glob("*/__init__.py"))]
+
+
+@pytest.mark.parametrize("folder", RULES)
 def test_every_rule_has_a_test_file_of_its_name(folder):
     exempt = {"__init__", "base"}
     rules = {f.stem for f in (PACKAGE / folder).glob("*.py")} - exempt

@@ -25,7 +25,7 @@ def use(partitioner: SafeArmPartitioner, quantizer: SafeTOSAQuantizer, program: 
 """
 REVEALED = [
     '"safe_arm.core.record.Report | None"',
-    '"tuple[safe_arm.quantizer.left_float.LeftFloat, ...]"',
+    '"tuple[safe_arm.quantizer.annotation.left_float.LeftFloat, ...]"',
     '"safe_arm.verification.whole.VerificationReport"',
     "reference: torch.export.exported_program.ExportedProgram | torch.fx.graph_module.GraphModule",
 ]

@@ -1,4 +1,4 @@
-"""The layers of safe_arm as a Mermaid flowchart, made from the contract in pyproject.toml.
+"""The layers of safe_arm and of its quantiser as Mermaid flowcharts, made from the contracts in pyproject.toml.
 
 python tools/layers.py [--write]
 
@@ -6,7 +6,6 @@ Prints the chart; with ``--write`` it goes into ARCHITECTURE.md, between two com
 """
 
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import tomllib
@@ -17,12 +16,15 @@ BEGIN, END = "<!-- layers: begin -->\n", "<!-- layers: end -->\n"
 
 
 def chart() -> str:
-    """Return the flowchart in a Markdown fence: each layer may import what its arrow points at, and all below that."""
+    """Return a flowchart of each contract: a layer may import what its arrow points at, and all below that."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    (contract,) = settings["tool"]["importlinter"]["contracts"]
-    rows = [" & ".join(part.strip() for part in layer.split("|")) for layer in contract["layers"]]
-    arrows = [f"    {upper} --> {lower}\n" for upper, lower in pairwise(rows)]
-    return "".join(("```mermaid\n", "flowchart TD\n", *arrows, "```\n"))
+    charts = []
+    for contract in settings["tool"]["importlinter"]["contracts"]:
+        rows = [" & ".join(part.strip() for part in layer.split("|")) for layer in contract["layers"]]
+        arrows = " --> ".join(rows)
+        container = contract["containers"][0].replace(".", "/")
+        charts.append(f"`{container}/`:\n\n```mermaid\nflowchart TD\n    {arrows}\n```\n")
+    return "\n".join(charts)
 
 
 def written() -> str:

@@ -23,8 +23,8 @@ from benchmarks.quality.subjects import Entry, LeftOut, Sample, Subject, samples
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.acceleration import histogram_search
 from safe_arm.core.island import QUANTIZE, call_functions, is_dequantize, is_marked_quantized, op_name
-from safe_arm.quantizer.fidelity import decibel
-from safe_arm.quantizer.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.proof.fidelity import decibel
 
 PROFILE = "TOSA-1.0+INT"
 QUANTIZERS = {"ours": SafeTOSAQuantizer, "stock": TOSAQuantizer}

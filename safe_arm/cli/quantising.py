@@ -27,7 +27,7 @@ from safe_arm.cli.progress import Steps
 from safe_arm.cli.request import Quantisation, Request
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.quantizer.left_float import REASON_KEY
+from safe_arm.quantizer.annotation.left_float import REASON_KEY
 from safe_arm.quantizer.safe_quantizers import (
     SafeEthosUQuantizer,
     SafeTOSAQuantizer,

@@ -45,7 +45,7 @@ from safe_arm.partitioner.borders import borders
 from safe_arm.partitioner.demotion import Settled
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import Proposal
-from safe_arm.quantizer.left_float import reason_left_float
+from safe_arm.quantizer.annotation.left_float import reason_left_float
 from safe_arm.verification.proof import Proof
 
 AT_BORDER = "quantisation at the border of a delegate"

@@ -7,54 +7,57 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from safe_arm.quantizer.absorbed_numbers import leave_out_absorbed
-from safe_arm.quantizer.activations import spell_out_activations
-from safe_arm.quantizer.bell_curves import write_bell_curves
-from safe_arm.quantizer.bounded_domains import observe_between_bounds
-from safe_arm.quantizer.chosen_numbers import choose_numbers
-from safe_arm.quantizer.clamp_domains import give_clamps_domains
-from safe_arm.quantizer.constant_spellings import spell_out_with_constants
-from safe_arm.quantizer.dropped_guards import drop_guards
-from safe_arm.quantizer.dynamic_attention import spell_out_dynamic_attention
-from safe_arm.quantizer.extreme_indices import name_extreme_indices
-from safe_arm.quantizer.fine_lengths import keep_lengths_fine, refine_lengths
-from safe_arm.quantizer.fine_logs import keep_logs_fine, refine_logs
-from safe_arm.quantizer.fine_reciprocals import refine_reciprocals
-from safe_arm.quantizer.fine_roots import keep_roots_fine
-from safe_arm.quantizer.finite_scores import name_plain_softmaxes
-from safe_arm.quantizer.folded_constants import compute_constants
-from safe_arm.quantizer.functional_writes import write_functionally
-from safe_arm.quantizer.high_ranks import lower_ranks
-from safe_arm.quantizer.index_dtypes import widen_indices
-from safe_arm.quantizer.infinite_numbers import open_infinite_bounds
-from safe_arm.quantizer.inverse_roots import keep_bounds, write_inverse_roots
-from safe_arm.quantizer.layers_at_once import apply_layers_at_once
-from safe_arm.quantizer.log_softmax import spell_out_log_softmax
-from safe_arm.quantizer.masked_softmax import mask_probabilities
-from safe_arm.quantizer.mean_domains import (
+from safe_arm.quantizer.domains.bounded_domains import observe_between_bounds
+from safe_arm.quantizer.domains.clamp_domains import give_clamps_domains
+from safe_arm.quantizer.domains.mean_domains import (
     leave_room_for_means,
     leave_room_for_softmaxes,
 )
-from safe_arm.quantizer.mirrored_domains import mirror_domains
-from safe_arm.quantizer.moved_domains import keep_moved_domains
-from safe_arm.quantizer.named_sizes import name_sizes
-from safe_arm.quantizer.near_masks import bring_masks_near
-from safe_arm.quantizer.norm_domains import limit_norm_factors
-from safe_arm.quantizer.norm_roots import keep_norm_roots, write_norm_roots
-from safe_arm.quantizer.noted_values import note_computed_values
-from safe_arm.quantizer.plain_broadcasts import broadcast_plainly
-from safe_arm.quantizer.plain_scopes import write_scopes_out
-from safe_arm.quantizer.reversed_differences import multiply_subtrahends
-from safe_arm.quantizer.runtime_masks import mask_at_run_time
-from safe_arm.quantizer.scalar_fills import fill_from_tensors
-from safe_arm.quantizer.scalar_ranks import keep_scalar_ranks
-from safe_arm.quantizer.similarities import keep_similarities, write_similarities
-from safe_arm.quantizer.similarity_dims import name_similarity_dims
-from safe_arm.quantizer.softmax_domains import share_softmax_domains
-from safe_arm.quantizer.spelled_masks import spell_out_masks
-from safe_arm.quantizer.spelled_powers import spell_out_powers
-from safe_arm.quantizer.spellings import spell_out_operators
-from safe_arm.quantizer.trained_norms import keep_statistics
+from safe_arm.quantizer.domains.mirrored_domains import mirror_domains
+from safe_arm.quantizer.domains.moved_domains import keep_moved_domains
+from safe_arm.quantizer.domains.softmax_domains import share_softmax_domains
+from safe_arm.quantizer.graphs.dropped_guards import drop_guards
+from safe_arm.quantizer.graphs.folded_constants import compute_constants
+from safe_arm.quantizer.graphs.functional_writes import write_functionally
+from safe_arm.quantizer.graphs.index_dtypes import widen_indices
+from safe_arm.quantizer.graphs.named_sizes import name_sizes
+from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
+from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
+from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
+from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
+from safe_arm.quantizer.masks.near_masks import bring_masks_near
+from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
+from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
+from safe_arm.quantizer.precision.bell_curves import write_bell_curves
+from safe_arm.quantizer.precision.fine_lengths import keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
+from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
+from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
+from safe_arm.quantizer.precision.inverse_roots import keep_bounds, write_inverse_roots
+from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
+from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
+from safe_arm.quantizer.precision.similarities import (
+    keep_similarities,
+    write_similarities,
+)
+from safe_arm.quantizer.proof.noted_values import note_computed_values
+from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
+from safe_arm.quantizer.spellings.activations import spell_out_activations
+from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
+from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
+from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
+from safe_arm.quantizer.spellings.high_ranks import lower_ranks
+from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
+from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
+from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
+from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
+from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
+from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
+from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
+from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
+from safe_arm.quantizer.training.trained_norms import keep_statistics
 
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (

@@ -22,55 +22,52 @@ from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
-from safe_arm.quantizer import (
-    contained_annotation,
-    contained_transform,
-    float_run,
-    ordered_steps,
-)
-from safe_arm.quantizer.activations import spell_out_activations
-from safe_arm.quantizer.branch_domains import free_branch_domains
-from safe_arm.quantizer.calibration_watch import (
+from safe_arm.quantizer import ordered_steps
+from safe_arm.quantizer.annotation import contained_annotation, contained_transform
+from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
+from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.annotation.states_apart import with_states_apart
+from safe_arm.quantizer.calibration.calibration_watch import (
     CalibrationWatch,
     doubt_of_config,
     doubts_of,
 )
-from safe_arm.quantizer.checked_settings import CheckedSettings
-from safe_arm.quantizer.exact_arithmetic import keep_arithmetic_exact
-from safe_arm.quantizer.factors_apart import copy_scaled_weights
-from safe_arm.quantizer.factory_operators import factories_left_alone
-from safe_arm.quantizer.fine_gates import refine_gates
-from safe_arm.quantizer.fine_reciprocals import keep_reciprocals_fine
-from safe_arm.quantizer.float_net import (
+from safe_arm.quantizer.calibration.guarded_observers import guard_observers
+from safe_arm.quantizer.domains.branch_domains import free_branch_domains
+from safe_arm.quantizer.domains.factors_apart import copy_scaled_weights
+from safe_arm.quantizer.domains.pool_domains import convolve_pools
+from safe_arm.quantizer.graphs.factory_operators import factories_left_alone
+from safe_arm.quantizer.graphs.functional_writes import LOST_WRITE, write_functionally
+from safe_arm.quantizer.graphs.named_operators import complete_names, record_names
+from safe_arm.quantizer.graphs.numbers_apart import numbers_apart
+from safe_arm.quantizer.graphs.own_names import name_weights
+from safe_arm.quantizer.precision.exact_arithmetic import keep_arithmetic_exact
+from safe_arm.quantizer.precision.fine_gates import refine_gates
+from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
+from safe_arm.quantizer.proof import float_run
+from safe_arm.quantizer.proof.float_net import (
     calibration_calls,
     copy_with_own_state,
     list_of_samples,
 )
-from safe_arm.quantizer.float_proof import Without, proven
-from safe_arm.quantizer.float_run import DiffersError, FloatRun, run_of
-from safe_arm.quantizer.functional_writes import LOST_WRITE, write_functionally
-from safe_arm.quantizer.guarded_observers import guard_observers
-from safe_arm.quantizer.infinite_numbers import norms_of_infinite_order
-from safe_arm.quantizer.kept_outputs import restore_outputs, values_of_outputs
-from safe_arm.quantizer.left_float import Ledger, LeftFloat
-from safe_arm.quantizer.named_operators import complete_names, record_names
-from safe_arm.quantizer.numbers_apart import numbers_apart
-from safe_arm.quantizer.own_names import name_weights
-from safe_arm.quantizer.pool_domains import convolve_pools
-from safe_arm.quantizer.sampled_grids import samplers_left_alone
-from safe_arm.quantizer.spelled_powers import spell_out_powers
-from safe_arm.quantizer.spellings import spell_out_operators
-from safe_arm.quantizer.state_at_rest import state_at_rest
-from safe_arm.quantizer.states_apart import with_states_apart
-from safe_arm.quantizer.trained_constants import (
+from safe_arm.quantizer.proof.float_proof import Without, proven
+from safe_arm.quantizer.proof.float_run import DiffersError, FloatRun, run_of
+from safe_arm.quantizer.proof.kept_outputs import restore_outputs, values_of_outputs
+from safe_arm.quantizer.spellings.activations import spell_out_activations
+from safe_arm.quantizer.spellings.infinite_numbers import norms_of_infinite_order
+from safe_arm.quantizer.spellings.sampled_grids import samplers_left_alone
+from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
+from safe_arm.quantizer.training.state_at_rest import state_at_rest
+from safe_arm.quantizer.training.trained_constants import (
     UNTRAINED,
     is_for_training,
     store_trained_values,
 )
-from safe_arm.quantizer.trained_folds import fold_trained_norms, write_folds
-from safe_arm.quantizer.trained_modes import switch_training
-from safe_arm.quantizer.trained_names import give_names_back, names_of_norms
-from safe_arm.quantizer.trained_norms import (
+from safe_arm.quantizer.training.trained_folds import fold_trained_norms, write_folds
+from safe_arm.quantizer.training.trained_modes import switch_training
+from safe_arm.quantizer.training.trained_names import give_names_back, names_of_norms
+from safe_arm.quantizer.training.trained_norms import (
     counted_once,
     counters_kept,
     give_norms_layers,

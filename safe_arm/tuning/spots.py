@@ -12,7 +12,7 @@ from safe_arm.accuracy import Accuracy
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
 from safe_arm.core.island import QParams, call_functions, is_dequantize, op_name
 from safe_arm.core.written import module_path
-from safe_arm.quantizer.named_operators import exported_names
+from safe_arm.quantizer.graphs.named_operators import exported_names
 from safe_arm.tuning.costs import operations
 
 

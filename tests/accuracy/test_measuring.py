@@ -15,7 +15,7 @@ from safe_arm.accuracy import EXACT_DB, measure, tag_units
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.core.unit_accuracy import UNIT_KEY
-from safe_arm.quantizer import float_run
+from safe_arm.quantizer.proof import float_run
 from safe_arm.quantizer.safe_quantizers import SafeTOSAQuantizer
 
 

@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.prepared_models import unwatch_models, watch_models
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY
-from safe_arm.quantizer import float_run
+from safe_arm.quantizer.proof import float_run
 
 
 def converted(quantizer_class):

@@ -3,8 +3,8 @@
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.operators import VIEWS
-from safe_arm.quantizer import contained_annotation
-from safe_arm.quantizer.constant_values import ConstantValues
+from safe_arm.quantizer.annotation import contained_annotation
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
 
 
 def quantised_constants(model):

@@ -9,7 +9,7 @@ from torch import nn, ones
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm.quantizer import guarded_observers
+from safe_arm.quantizer.calibration import guarded_observers
 
 
 def exchanges(monkeypatch, step, rule, samples, **how):

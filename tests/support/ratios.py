@@ -9,7 +9,7 @@ from stubborn import calibrated, exported, quantizer_of
 
 from benchmarks.quality.ideal import ideal
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
-from safe_arm.quantizer.fidelity import decibel
+from safe_arm.quantizer.proof.fidelity import decibel
 
 
 def quantised(rule, quantizer, samples):

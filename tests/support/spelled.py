@@ -10,7 +10,7 @@ from small import Lambda
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, is_marked_quantized
-from safe_arm.quantizer.spellings import spell_out_operators
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
 
 #: Operators that conversion and the annotators put in, or that compute nothing.
 _OTHERS = ("quantized_decomposed", "getitem", "_guards_fn")

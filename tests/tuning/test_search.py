@@ -11,8 +11,8 @@ from executorch.backends.arm.vgf import VgfCompileSpec
 from planted_spots import NETS
 
 from safe_arm import SafeArmError, SafeArmPartitioner, SafeVgfQuantizer
-from safe_arm.quantizer import float_run
-from safe_arm.quantizer.fidelity import compared
+from safe_arm.quantizer.proof import float_run
+from safe_arm.quantizer.proof.fidelity import compared
 from safe_arm.tuning import search as search_module
 from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice

@@ -102,7 +102,7 @@ def judged_from_the_net(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     from users_tensors import unchanged
 
     from safe_arm.core.errors import FloatProofWarning
-    from safe_arm.quantizer.float_run import FloatRun
+    from safe_arm.quantizer.proof.float_run import FloatRun
 
     with unchanged(monkeypatch, FloatRun), warnings.catch_warnings():
         warnings.simplefilter("error", FloatProofWarning)

@@ -1,0 +1,67 @@
+"""Comparisons that are counted for an index stay float.
+
+Where two values have one code, a comparison gives another truth value than in the float net. Counted, it is another
+place, or one outside of the tensor: a sparsemax that no value supports gathers at -1, which kills the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.operators import named
+from safe_arm.quantizer.graphs.graph_edits import tensor_of
+
+_READ_AT_INDICES = named("gather index index_select take take_along_dim")
+_COUNTS = named("sum count_nonzero cumsum")
+_COMPARISONS = named("eq ge gt le lt ne")
+#: Operators that are as exact in float as what they read.
+_ARITHMETIC = named("add cumsum div mul neg rsub sub")
+_WHY = "it is compared and counted for an index, and a tie in codes would count another number"
+
+
+def counted_for_indices(model: GraphModule) -> dict[Node, str]:
+    """Return annotated comparisons whose count is an index, and the arithmetic they compare, with why they stay float.
+
+    Args:
+        model: an annotated float graph.
+    """
+    indices = []
+    for reader in call_functions(model):
+        if op_name(reader) in _READ_AT_INDICES:
+            indices += reader.all_input_nodes
+    counts = []
+    for node in _before(indices, _is_no_float):
+        if op_name(node) in _COUNTS:
+            counts += node.all_input_nodes
+    reasons = {}
+    for node in _before(counts, _is_no_float):
+        if op_name(node) in _COMPARISONS:
+            for each in (node, *_before(node.all_input_nodes, _is_arithmetic)):
+                if Q_ANNOTATION_KEY in each.meta:
+                    reasons[each] = _WHY
+    return reasons
+
+
+def _before(sources: list[Node], goes_on: Callable[[Node], bool]) -> list[Node]:
+    """Return the nodes that some values are computed of, themselves included, up to such where it does not go on."""
+    nodes: dict[Node, None] = {}
+    waiting = list(sources)
+    while waiting:
+        node = waiting.pop()
+        if node not in nodes and goes_on(node):
+            nodes[node] = None
+            waiting += node.all_input_nodes
+    return list(nodes)
+
+
+def _is_no_float(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and not value.is_floating_point()
+
+
+def _is_arithmetic(node: Node) -> bool:
+    return op_name(node) in _ARITHMETIC

@@ -1,0 +1,1 @@
+"""Observers, and what watches them while samples run."""

@@ -1,0 +1,1 @@
+"""Which values share a domain, and how wide it is."""

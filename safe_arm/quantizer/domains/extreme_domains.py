@@ -1,0 +1,161 @@
+"""Values far below all that a maximum takes do not widen the domain of the others, as where a mask is added to them.
+
+``(x + (1 - keep) * -1e4).amax(1)`` needs no code for -1e4 where each row keeps a value. Which values a maximum takes is
+known where the sum is calibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
+from safe_arm.quantizer.graphs.graph_edits import moved_from
+from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+
+_ATEN = torch.ops.aten
+_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
+_SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
+#: Operators that find the place of an extreme, and those that take it.
+_INDICES: dict[Any, Any] = {
+    _ATEN.argmax.default: _ATEN.amax.default,
+    _ATEN.argmin.default: _ATEN.amin.default,
+}
+#: A value is far if it is beyond the results by so many times their range.
+_FAR = 16.0
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """An operator of one tensor; a copy of an observer has no node of the graph.
+
+    Attributes:
+        function: the operator.
+        rest: its arguments behind the tensor.
+    """
+
+    function: Callable[..., Any]
+    rest: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> OperatorCall:
+        """Return the call of a node that is or finds an extreme, or moves its first argument."""
+        function: Any = node.target
+        if function in _INDICES:
+            dims = node.args[1:2]
+            if dims == (None,):
+                dims = ()
+            return cls(_INDICES[function], dims)
+        return cls(function, node.args[1:])
+
+    def on(self, value: Tensor) -> Tensor:
+        """Return the values that the operator gives."""
+        result = self.function(value, *self.rest)
+        values: Tensor = result[0] if isinstance(result, tuple) else result
+        return values
+
+
+#: The calls that move a value, in order, and the one that takes its extreme.
+Extreme = tuple[OperatorCall, ...]
+
+
+class ExtremeObserver(StandIn):
+    """Shows an observer a value without what is far below all that maxima take of it, or above what minima take.
+
+    Args:
+        observer: the observer of the value.
+        extremes: what takes an extreme of it, each with the moves before.
+        sign: 1 of maxima, -1 of minima.
+    """
+
+    def __init__(
+        self,
+        observer: ObserverOrFakeQuantize,
+        extremes: list[Extreme],
+        sign: int,
+    ) -> None:
+        super().__init__(observer)
+        self.extremes = extremes
+        self.sign = sign
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+        result = shown(self.observer, self._near(x))
+        if hasattr(self.observer, "fake_quant_enabled"):
+            return result
+        return x
+
+    def _near(self, x: Tensor) -> Tensor:
+        if not x.numel():
+            return x
+        taken = []
+        for extreme in self.extremes:
+            value = x.detach()
+            for call in extreme:
+                value = call.on(value)
+            taken.append(value.flatten())
+        results = torch.cat(taken) * self.sign
+        least = results.amin()
+        width = torch.maximum(results.amax() - least, least.abs())
+        bound = float(least - width)
+        if float((x.detach() * self.sign).amin()) > bound - _FAR * float(width):
+            return x
+        if self.sign > 0:
+            return x.clamp(min=bound)
+        return x.clamp(max=-bound)
+
+
+def leave_masks_out(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let what is far beyond all that extremes take of a sum not be observed.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+    """
+    limited: dict[tuple[int, Node], ExtremeObserver] = {}
+    for place, observer in observers.items():
+        value = value_of(place)
+        if moved_from(value).target not in _SUMS:
+            continue
+        if not has_one_scale(observer):
+            continue
+        if isinstance(observer, ExtremeObserver):
+            continue
+        extremes, sign = extremes_of(value)
+        if not extremes:
+            continue
+        key = (id(observer), value)
+        if key not in limited:
+            limited[key] = ExtremeObserver(observer, extremes, sign)
+        observers[place] = limited[key]
+
+
+def extremes_of(value: Node) -> tuple[list[Extreme], int]:
+    """Return all that reads a value, and their sign; nothing if it is read by anything but maxima, or but minima."""
+    pending: list[tuple[Node, Extreme]] = [(value, ())]
+    extremes: list[Extreme] = []
+    signs = set()
+    for each, moves in pending:
+        for reader in each.users:
+            if reader.kwargs or reader.all_input_nodes != [each]:
+                return [], 0
+            if op_name(reader) in _MOVES:
+                pending.append((reader, (*moves, OperatorCall.of(reader))))
+            elif reader.target in (*GREATEST, *LEAST):
+                extremes.append((*moves, OperatorCall.of(reader)))
+                signs.add(1 if reader.target in GREATEST else -1)
+            else:
+                return [], 0
+    if len(signs) != 1:
+        return [], 0
+    return extremes, signs.pop()

@@ -1,0 +1,154 @@
+"""The mean of a norm and the sum of a softmax have domains with room for rows that were not calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import static_sizes
+from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
+
+_SUM = torch.ops.aten.sum.dim_IntList
+_PRODUCT = torch.ops.aten.mul.Tensor
+_RECIPROCAL = torch.ops.aten.reciprocal.default
+_CLAMP = torch.ops.aten.clamp.default
+_DIFFERENCE = torch.ops.aten.sub.Tensor
+#: The mean of so many values rarely reaches over half of their domain.
+_TERMS = 16
+#: Rows after which the range that was seen is the range.
+_ROWS = 8
+#: The most by which a domain is wider at either end, as a share of the range that was seen.
+_MOST = 0.5
+_OBSERVERS = (HistogramObserver, MinMaxObserver)
+
+
+class RoomyObserver(MinMaxObserver):
+    """Leaves room beyond the range of a value of which calibration showed few elements.
+
+    The room at either end is half the range after up to 16 elements, and less than a hundredth after 800.
+    """
+
+    elements: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register_buffer("elements", torch.zeros(()))
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        """Look at a value, and return it."""
+        self.elements += x_orig.numel()
+        return super().forward(x_orig)
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Return scale and zero point of the range with the room around it."""
+        share = min(_MOST, _ROWS / max(1, int(self.elements)))
+        room = (self.max_val - self.min_val) * share
+        return self._calculate_qparams(self.min_val - room, self.max_val + room)
+
+
+def leave_room_for_means(model: GraphModule) -> None:
+    """Observe the mean that is subtracted from the values it was taken of with room for other rows.
+
+    A row has one mean, so that a decoder's step shows calibration a single one a sample, and other rows saturate. The
+    values' own domain is much wider than that of their mean, whose rounding is lost in theirs.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_SUM):
+        scaled = _scaled(node)
+        if scaled is None or _terms(node) < _TERMS:
+            continue
+        if not _is_subtracted(scaled, _unshaped(node.args[0])):
+            continue
+        for each in (node, scaled):
+            _leave_room(each)
+
+
+def leave_room_for_softmaxes(model: GraphModule) -> None:
+    """Observe the sum of a softmax, and its reciprocal, with room for other rows.
+
+    A row has one sum, so that attention pooling shows calibration a single one a sample. The probabilities of a row
+    whose sum saturates do not add up to 1.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+        if is_of_softmax(node):
+            divisor = node.args[0]
+            _leave_room(node)
+            _leave_room(divisor)
+            if divisor.target is _CLAMP:
+                _leave_room(divisor.args[0])
+
+
+def _leave_room(node: Node) -> None:
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is not None:
+        annotation.output_qspec = _with_room(annotation.output_qspec)
+
+
+def _scaled(node: Node) -> Node | None:
+    """Return the only reader of a sum if it multiplies by a constant."""
+    readers = list(node.users)
+    if len(readers) != 1 or readers[0].target is not _PRODUCT:
+        return None
+    (reader,) = readers
+    others = [each for each in reader.all_input_nodes if each is not node]
+    return reader if all(each.op == "get_attr" for each in others) else None
+
+
+def _terms(node: Node) -> int:
+    """Return how many values are added for each element of a sum, 0 if that is not known."""
+    before = static_sizes(node.args[0])
+    after = static_sizes(node)
+    if before is None or after is None:
+        return 0
+    results = prod(after)
+    if not results:
+        return 0
+    return prod(before) // results
+
+
+def _is_subtracted(mean: Node, values: Any) -> bool:
+    """Tell whether all that reads a mean subtracts it from the values it was taken of."""
+    for reader in mean.users:
+        if op_name(reader) in RESHAPES:
+            if not _is_subtracted(reader, values):
+                return False
+        elif (
+            reader.target is not _DIFFERENCE or _unshaped(reader.args[0]) is not values
+        ):
+            return False
+    return bool(mean.users)
+
+
+def _unshaped(value: Any) -> Any:
+    while isinstance(value, Node) and op_name(value) in RESHAPES:
+        value = value.args[0]
+    return value
+
+
+def _with_room(spec: Any) -> Any:
+    """Return a spec whose observer leaves room; the spec itself if none of stock's observers watches a range."""
+    if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
+        return spec
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    if constructor is None or constructor.func not in _OBSERVERS:
+        return spec
+    options = {}
+    if "eps" in constructor.keywords:
+        options["eps"] = constructor.keywords["eps"]
+    roomy = RoomyObserver.with_args(**options)
+    return replace(spec, observer_or_fake_quant_ctr=roomy)

@@ -1,0 +1,68 @@
+"""A positive value stays positive where it is rounded in training, if an operator that reads it has no value at zero.
+
+The inverse root of a variance that is less than half a step is infinite in the graph that is trained, and every
+parameter is NaN after the step. On the device it is the largest of its domain (``norm_domains``). A batch of large
+values is enough, whose variances widen the domain beyond those of the next.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+
+_ATEN = torch.ops.aten
+#: Operators that have no value at zero.
+_SINGULAR = (
+    _ATEN.rsqrt.default,
+    _ATEN.reciprocal.default,
+    _ATEN.log.default,
+)
+
+
+class PositiveValue(StandIn):
+    """Fake-quantises a value, which is at least half a step if nothing that was seen of it is negative."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a value of any shape rounded."""
+        rounded = shown(self.observer, x)
+        lowest = self.observer.activation_post_process.min_val
+        # The epsilon of a norm may be rounded to zero as well.
+        if bool(lowest < 0):
+            return rounded
+        least = torch.maximum(lowest, self.observer.scale / 2)
+        return torch.maximum(rounded, least.reshape(()))
+
+
+def keep_positive(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let what an operator reads that has no value at zero not be rounded to it.
+
+    Args:
+        observers: the observer or fake-quantise module of each annotated place; changed in place. Observers are left
+            alone.
+    """
+    positive: dict[tuple[int, Node], PositiveValue] = {}
+    for place, observer in observers.items():
+        value = value_of(place)
+        if not _is_rounded(observer):
+            continue
+        if all(reader.target not in _SINGULAR for reader in value.users):
+            continue
+        key = (id(observer), value)
+        if key not in positive:
+            positive[key] = PositiveValue(observer)
+        observers[place] = positive[key]
+
+
+def _is_rounded(observer: ObserverOrFakeQuantize | None) -> bool:
+    if not has_one_scale(observer) or isinstance(observer, PositiveValue):
+        return False
+    known = getattr(observer, "activation_post_process", None)
+    bound = getattr(known, "min_val", None)
+    return isinstance(bound, Tensor) and hasattr(observer, "fake_quant_enabled")

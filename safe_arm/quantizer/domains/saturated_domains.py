@@ -1,0 +1,184 @@
+"""The domain of a value ends where the functions that read it no longer tell numbers apart.
+
+A sigmoid makes 1 of all that is above 8, and a ReLU makes 0 of all that is below 0. What lies beyond costs a code for
+each step and changes no result: a sum in front of a ReLU has one bit less than it could have, and of a sigmoid of
+scores that are masked with -1e4 nothing is left but whether they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.island import arguments_by_name, op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.domains.mask_observer import MaskObserver
+from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+
+#: Operators whose results are elements of what they read, so that to limit it limits them.
+_MOVES = operators(
+    ElementOrigin.VIEW,
+    ElementOrigin.PART,
+    ElementOrigin.EXTREME,
+    ElementOrigin.PADDED,
+    ElementOrigin.JOINED,
+    ElementOrigin.MERGED,
+)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The numbers that a function tells apart.
+
+    Attributes:
+        low: all below it have the same result, to half a step of int8.
+        high: all above it have.
+        lowest: the bound below if all numbers are negative, and the results small.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    lowest: float = math.inf
+
+
+#: Functions that tell no numbers apart beyond a bound; each may be one that writes in place. The hard sigmoid's are a
+#: step further, so that 0 and 1 are results of a code.
+_EXACT = {
+    "aten::relu": Reach(low=0.0),
+    "aten::hardsigmoid": Reach(low=-3.05, high=3.05),
+    "aten::hardswish": Reach(low=-3.0),
+    "aten::relu6": Reach(low=0.0, high=6.0),
+}
+#: Functions that tell them apart by less than half a step of int8 there.
+_NEAR = {
+    "aten::sigmoid": Reach(low=-8.0, high=8.0),
+    "aten::tanh": Reach(low=-4.0, high=4.0),
+    "aten::erf": Reach(low=-3.0, high=3.0),
+    "aten::gelu": Reach(low=-5.0),
+    "aten::silu": Reach(low=-12.0),
+    "aten::mish": Reach(low=-12.0),
+    # Results of less than -12 are less than half the least step that stock's observers give.
+    "aten::exp": Reach(low=-9.0, lowest=-12.0),
+}
+#: The bounds of a hardtanh that names none.
+_HARDTANH = {"aten::hardtanh": Reach(low=-1.0, high=1.0)}
+_CLAMPS = ("aten::clamp", "aten::hardtanh")
+
+
+class ReachedObserver(StandIn):
+    """Shows an observer what its readers tell apart.
+
+    Args:
+        observer: the observer of the value.
+        reach: what they tell apart.
+    """
+
+    def __init__(self, observer: ObserverOrFakeQuantize, reach: Reach) -> None:
+        super().__init__(observer)
+        self.reach = reach
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+        low = self.reach.low
+        if self.reach.lowest < low and x.numel():
+            below = low + min(float(x.detach().amax()), 0.0)
+            low = max(below, self.reach.lowest)
+        result = shown(self.observer, x.clamp(low, self.reach.high))
+        if hasattr(self.observer, "fake_quant_enabled"):
+            return result
+        return x
+
+
+def end_where_readers_saturate(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> None:
+    """Let a value be observed as far as the functions that read it tell numbers apart.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+    """
+    limited: dict[tuple[int, Reach], ReachedObserver] = {}
+    for place, observer in observers.items():
+        value = value_of(place)
+        if not _is_open(observer):
+            continue
+        reach = reach_of(value, observer.dtype)
+        if math.isinf(reach.low) and math.isinf(reach.high):
+            continue
+        key = (id(observer), reach)
+        if key not in limited:
+            limited[key] = ReachedObserver(observer, reach)
+        observers[place] = limited[key]
+
+
+def _is_open(observer: ObserverOrFakeQuantize | None) -> bool:
+    own = isinstance(observer, (MaskObserver, ReachedObserver))
+    return has_one_scale(observer) and not own
+
+
+def reach_of(value: Node, dtype: torch.dtype) -> Reach:
+    """Return what is told apart by all that reads a value, or what it is moved to.
+
+    Args:
+        value: the value.
+        dtype: the dtype of its codes.
+    """
+    moved = {value}
+    pending = [value]
+    reaches = []
+    for each in pending:
+        for reader in each.users:
+            if op_name(reader).removesuffix("_") not in _MOVES:
+                reaches.append(_told_apart(reader, dtype))
+            elif reader not in moved:
+                moved.add(reader)
+                pending.append(reader)
+    if not reaches:
+        return Reach()
+    low = min(reach.low for reach in reaches)
+    high = max(reach.high for reach in reaches)
+    lowest = min(reach.lowest for reach in reaches)
+    return Reach(low, high, lowest)
+
+
+def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
+    function = op_name(reader).removesuffix("_")
+    if function in _CLAMPS:
+        return _between_bounds(reader, _HARDTANH.get(function, Reach()))
+    if function in _EXACT:
+        return _EXACT[function]
+    reach = _NEAR.get(function, Reach())
+    if dtype == torch.int8:
+        return reach
+    return Reach(
+        low=2 * reach.low,
+        high=2 * reach.high,
+        lowest=2 * reach.lowest,
+    )
+
+
+def _between_bounds(clamp: Node, default: Reach) -> Reach:
+    """Return what a clamp or a hardtanh tells apart; a bound that is a tensor is none."""
+    bounds = arguments_by_name(clamp)
+    low = _number(bounds, ("min", "min_val"), default.low)
+    high = _number(bounds, ("max", "max_val"), default.high)
+    return Reach(low, high)
+
+
+def _number(
+    arguments: dict[str, Any],
+    names: tuple[str, str],
+    default: float,
+) -> float:
+    for name in names:
+        value = arguments.get(name)
+        if isinstance(value, (int, float)):
+            return float(value)
+    return default

@@ -1,0 +1,1 @@
+"""Facts about float graphs, and small edits of them."""

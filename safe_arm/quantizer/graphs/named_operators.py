@@ -1,0 +1,88 @@
+"""Select operators by the names they have in the exported graph, whatever the passes before annotation make of them.
+
+The passes before annotation decompose a softmax into six operators and a matrix product into five, all under new names.
+A setting for ``softmax`` then finds nothing, and the operator is quantised as by default, without a word. So each
+operator is given the name of what it was exported as, and settings go by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import call_functions
+from safe_arm.quantizer.graphs.graph_edits import note_on, write_note
+
+#: The note with an operator's exported name; several names have commas between them.
+EXPORTED_KEY = "safe_arm_exported"
+
+
+class ExportedNameFinder:
+    """Finds the operators that were exported under given names; takes the place of a stock ``NodeFinder``.
+
+    Args:
+        names: names of operators of the exported graph, or of what the passes before annotation made of one. Those
+            next to each other are matched as one pattern, as a convolution and its ReLU.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = frozenset(names)
+
+    def find_nodes(self, model: GraphModule) -> Iterator[Node]:
+        """Yield the nodes of a graph that were exported under one of the names, or have it and were not exported."""
+        nodes = list(model.graph.nodes)
+        exported = {name for node in nodes for name in exported_names(node)}
+        others = self.names - exported
+        for node in nodes:
+            if node.name in others or self.names.intersection(exported_names(node)):
+                yield node
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} targeting names: {', '.join(sorted(self.names))}"
+
+
+def exported_names(node: Node) -> tuple[str, ...]:
+    """Return the names under which an operator was exported; empty if that is not recorded."""
+    text = note_on(node, EXPORTED_KEY)
+    return tuple(text.split(",")) if text else ()
+
+
+def record_names(model: GraphModule) -> tuple[str, ...]:
+    """Write on each operator of an exported graph its name, and return them in graph order."""
+    nodes = list(call_functions(model))
+    for node in nodes:
+        write_note(node, EXPORTED_KEY, node.name)
+    return tuple(node.name for node in nodes)
+
+
+def complete_names(model: GraphModule, names: Sequence[str]) -> None:
+    """Write on the operators that a pass put in without their names what they stand for.
+
+    They stand where the operators stood that are no more, between the same named ones.
+
+    Args:
+        model: the transformed graph.
+        names: the names of the exported graph, in graph order.
+    """
+    position = {name: index for index, name in enumerate(names)}
+    nodes = list(call_functions(model))
+    kept = {name for node in nodes for name in exported_names(node)}
+    next_position = 0
+    unnamed: list[Node] = []
+    for node in nodes:
+        own = [position[name] for name in exported_names(node) if name in position]
+        if not own:
+            unnamed.append(node)
+            continue
+        _name_all(unnamed, names[next_position : min(own)], kept)
+        next_position, unnamed = max(next_position, max(own) + 1), []
+    _name_all(unnamed, names[next_position:], kept)
+
+
+def _name_all(nodes: Sequence[Node], names: Sequence[str], kept: set[str]) -> None:
+    """Write on operators the names that none has kept."""
+    lost = ",".join(name for name in names if name not in kept)
+    if lost:
+        for node in nodes:
+            write_note(node, EXPORTED_KEY, lost)

@@ -1,0 +1,52 @@
+"""Give a reader of a parameter or buffer its own copy, so that changing it affects no other reader."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.quantizer.graphs.own_names import write_name
+
+
+def give_own_copy(
+    model: GraphModule,
+    read: Node,
+    reader: Node,
+    layer: Node,
+) -> None:
+    """Let one reader of a tensor read a copy.
+
+    Args:
+        model: the graph module, changed in place: the copy is a new attribute, the tensor stays where it is.
+        read: the ``get_attr`` node.
+        reader: the operator that gets the copy.
+        layer: the layer whose copy it is, which names it.
+    """
+    name = _free_name(model, read, layer)
+    tensor = attribute(model, read.target)
+    copy = tensor.detach().clone()
+    if isinstance(tensor, torch.nn.Parameter):
+        copy = torch.nn.Parameter(copy, tensor.requires_grad)
+    set_attribute(model, name, copy)
+    with model.graph.inserting_before(reader):
+        copied = model.graph.get_attr(name)
+    copied.meta.update(read.meta)
+    write_name(copied, str(read.target))
+    reader.replace_input_with(read, copied)
+
+
+def has_own_copy(read: Node, layer: Node) -> bool:
+    """Tell whether what is read was copied for this layer before."""
+    return str(read.target).endswith(_ending(layer))
+
+
+def _free_name(model: GraphModule, read: Node, layer: Node) -> str:
+    flat = str(read.target).replace(".", "_")
+    while hasattr(model, flat + _ending(layer)):
+        flat += "_"
+    return flat + _ending(layer)
+
+
+def _ending(layer: Node) -> str:
+    return f"_of_{layer.name}"

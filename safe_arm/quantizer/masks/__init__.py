@@ -1,0 +1,1 @@
+"""Softmaxes and the masks of attention."""

@@ -1,0 +1,104 @@
+"""A mask that a bias has in it is applied to the scores after the bias, so that it is known as a mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.mask_bounds import MASKED
+from safe_arm.quantizer.masks.runtime_masks import is_additive
+from safe_arm.quantizer.masks.softmaxes import softmaxes
+from safe_arm.quantizer.precision.two_steps import is_call
+
+_ATEN = torch.ops.aten
+_ADD = _ATEN.add.Tensor
+#: Operators that put a number in the place of a value: the positions of the value and of the number.
+_FILLS: dict[Any, tuple[tuple[int, int], ...]] = {
+    _ATEN.masked_fill.Scalar: ((0, 2),),
+    _ATEN.masked_fill.Tensor: ((0, 2),),
+    _ATEN.where.self: ((1, 2), (2, 1)),
+    _ATEN.where.ScalarOther: ((1, 2),),
+    _ATEN.where.ScalarSelf: ((2, 1),),
+}
+
+
+def add_biases_first(module: GraphModule) -> None:
+    """Write ``scores + (bias + mask)`` as ``(scores + bias) + mask``, and one that is filled into a bias likewise.
+
+    T5 adds its masks to the trained bias of positions, which is no constant, and all layers add the sum to their
+    scores. Beside the number of the mask, the bias and the scores have one code.
+
+    Args:
+        module: a float graph before annotation, without the branches of its control flow; changed in place.
+    """
+    values = ConstantValues(module)
+    for softmax in list(softmaxes(module)):
+        sums = [softmax.source]
+        while sums:
+            sums += _bias_first(sums.pop(), values)
+    module.recompile()
+
+
+def _bias_first(total: Node, values: ConstantValues) -> list[Node]:
+    """Add one bias before its mask, and return the sums to look at next; none if no bias has a mask in it."""
+    if total.target is not _ADD or total.kwargs:
+        return []
+    for scores, biased in (total.args, total.args[::-1]):
+        if not isinstance(scores, Node) or not isinstance(biased, Node):
+            continue
+        if values.of(scores) is not None or values.of(biased) is not None:
+            continue
+        if is_call(biased, _ADD) and not biased.kwargs:
+            changed = _before_added(total, scores, biased, values)
+        else:
+            changed = _before_filled(total, scores, biased, values)
+        if changed:
+            return changed
+    return []
+
+
+def _before_added(
+    total: Node, scores: Node, biased: Node, values: ConstantValues
+) -> list[Node]:
+    for bias, mask in (biased.args, biased.args[::-1]):
+        if isinstance(bias, Node) and _masks(mask, total, values):
+            shifted = Writer(total)(_ADD, scores, bias)
+            total.args = (shifted, mask)
+            return [shifted, total]
+    return []
+
+
+def _before_filled(
+    total: Node, scores: Node, biased: Node, values: ConstantValues
+) -> list[Node]:
+    for kept, number in _FILLS.get(biased.target, ()):
+        bias = biased.args[kept]
+        if not isinstance(bias, Node) or values.of(bias) is not None:
+            continue
+        if not values.are_at_most(biased.args[number], MASKED):
+            continue
+        write = Writer(total)
+        shifted = write(_ADD, scores, bias)
+        operands: list[Any] = list(biased.args)
+        operands[kept] = shifted
+        assert callable(biased.target)
+        total.replace_all_uses_with(write(biased.target, *operands))
+        total.graph.erase_node(total)
+        return [shifted]
+    return []
+
+
+def _masks(mask: object, total: Node, values: ConstantValues) -> bool:
+    """Tell whether a value that is added masks some of a sum."""
+    if not isinstance(mask, Node):
+        return False
+    constant = values.of(mask)
+    if constant is not None:
+        return bool((constant <= MASKED).any())
+    if is_call(mask, _ADD) and not mask.kwargs:
+        return any(_masks(term, total, values) for term in mask.args)
+    return is_additive(values, mask, total)

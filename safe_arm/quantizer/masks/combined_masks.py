@@ -1,0 +1,197 @@
+"""A constant mask and one that depends on an input, of one softmax, are one condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.mask_bounds import MASKED
+from safe_arm.quantizer.masks.runtime_masks import (
+    FILLS,
+    PRODUCTS,
+    WHERES,
+    Mask,
+    condition_of,
+    replace_masked,
+)
+from safe_arm.quantizer.masks.softmaxes import Softmax, softmaxes
+
+_ATEN = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One mask of several.
+
+    Attributes:
+        node: a condition, or a factor that is 1 where a score is hidden; None of a constant.
+        hidden: where a constant hides a score; None if it is not known.
+        number: what hides a score.
+        fills: the number is put in the place of what is below; else it is added.
+        inverted: the condition is true where a score is hidden.
+    """
+
+    node: Node | None
+    hidden: Tensor | None
+    number: float
+    fills: bool
+    inverted: bool = True
+
+
+def combine_masks(module: GraphModule) -> None:
+    """Write a softmax with a causal mask and one of padding, added or filled in one behind the other, as one with one.
+
+    Any second mask would be a part of the scores, and leave them one code. Masks stay apart if it is not known which
+    scores are the highest in a row that both hide: those that only the mask at run time hides are, if its number is
+    higher, and all are alike if both fill in one number.
+
+    Args:
+        module: a float graph before annotation, without the branches of its control flow; changed in place.
+    """
+    values = ConstantValues(module)
+    for softmax in list(softmaxes(module)):
+        scores: Node = softmax.source
+        parts: list[_Part] = []
+        biases: list[Tensor] = []
+        while True:
+            below = _below(scores, parts, biases, values)
+            if below is None:
+                break
+            scores = below
+        at_run_time = [part for part in parts if part.hidden is None]
+        if len(at_run_time) != 1 or len(parts) == 1 or softmax.is_safe:
+            continue
+        shown = _shown(parts, at_run_time[0])
+        if shown is not None:
+            _combine(module, softmax, scores, parts, biases, shown)
+            module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _below(
+    node: Node, parts: list[_Part], biases: list[Tensor], values: ConstantValues
+) -> Node | None:
+    """Take the last mask off, and return the scores below it; None if there is none."""
+    if node.target is _ATEN.add.Tensor and not node.kwargs:
+        for scores, mask in (node.args, node.args[::-1]):
+            if not isinstance(scores, Node) or not isinstance(mask, Node):
+                continue
+            found = _added(mask, biases, values)
+            if found:
+                parts += found
+                return scores
+        return None
+    filled = _filled(node, values)
+    if filled is None:
+        return None
+    part, scores = filled
+    parts.append(part)
+    return scores
+
+
+def _added(mask: Node, biases: list[Tensor], values: ConstantValues) -> list[_Part]:
+    constant = values.of(mask)
+    if constant is not None:
+        hidden = constant <= MASKED
+        if not bool(hidden.any()):
+            return []
+        bias = constant.masked_fill(hidden, 0.0)
+        if bool(bias.any()):
+            biases.append(bias)
+        number = float(constant[hidden].max())
+        return [_Part(None, hidden, number, fills=False)]
+    if mask.target in PRODUCTS:
+        factor, low = mask.args[:2]
+        if isinstance(factor, Node) and isinstance(low, float) and low <= MASKED:
+            return [_Part(factor, None, low, fills=False)]
+        return []
+    filled = _filled(mask, values)
+    if filled is None:
+        return []
+    part, kept = filled
+    constant = values.of(kept)
+    if constant is not None and not bool(constant.any()):
+        return [part]
+    below = _added(kept, biases, values)
+    return [part, *below] if below else []
+
+
+def _filled(node: Node, values: ConstantValues) -> tuple[_Part, Node] | None:
+    if node.target not in (*WHERES, *FILLS):
+        return None
+    found = condition_of(values, node)
+    number = _number(node, values)
+    if found is None or number is None:
+        return None
+    hidden = values.of(found.node)
+    if hidden is not None:
+        hidden = hidden if found.inverted else ~hidden
+        return _Part(None, hidden, number, fills=True), found.scores
+    part = _Part(found.node, None, number, fills=True, inverted=found.inverted)
+    return part, found.scores
+
+
+def _number(node: Node, values: ConstantValues) -> float | None:
+    for argument in node.args:
+        if isinstance(argument, (int, float)) and argument <= MASKED:
+            return float(argument)
+        constant = values.of(argument)
+        if constant is not None and values.are_at_most(argument, MASKED):
+            return float(constant.max())
+    return None
+
+
+def _shown(parts: list[_Part], at_run_time: _Part) -> Tensor | None:
+    """Return which scores share the probability of a row that is hidden as a whole; None if that is not known."""
+    shown = torch.tensor(True)
+    behind = False
+    for part in parts:
+        if part is at_run_time:
+            behind = True
+            continue
+        assert part.hidden is not None
+        is_alike = part.fills and part.number == at_run_time.number
+        if is_alike and (at_run_time.fills or not behind):
+            continue
+        if part.number >= at_run_time.number or (behind and at_run_time.fills):
+            return None
+        shown = shown & ~part.hidden
+    return shown if bool(shown.any(-1).all()) else None
+
+
+def _combine(
+    module: GraphModule,
+    softmax: Softmax,
+    scores: Node,
+    parts: list[_Part],
+    biases: list[Tensor],
+    shown: Tensor,
+) -> None:
+    write = Writer(softmax.node)
+    name = f"of_{softmax.node.name}"
+    for position, bias in enumerate(biases):
+        constant = write.constant(bias, f"bias_{position}_{name}")
+        scores = write(_ATEN.add.Tensor, scores, constant)
+    hidden = torch.tensor(False)
+    at_run_time = parts[0]
+    for part in parts:
+        if part.hidden is None:
+            at_run_time = part
+        else:
+            hidden = hidden | part.hidden
+    # The two conditions are joined as numbers, because the reference model takes no constant of booleans there.
+    constant = write.constant(hidden.to(softmax.value.dtype), f"hidden_{name}")
+    if not at_run_time.fills:
+        both = write(_ATEN.maximum.default, at_run_time.node, constant)
+    else:
+        one = write.constant(torch.ones([1] * hidden.dim()), f"one_{name}")
+        numbers = (one, constant) if at_run_time.inverted else (constant, one)
+        both = write(_ATEN.where.self, at_run_time.node, *numbers)
+    condition = write(_ATEN.gt.Scalar, both, 0.5)
+    mask = Mask(scores, condition, fills=True, inverted=True)
+    replace_masked(module, softmax, mask, None if bool(shown.all()) else shown)

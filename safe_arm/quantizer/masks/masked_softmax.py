@@ -1,0 +1,244 @@
+"""Keep a mask out of the domain of the scores, and give a masked score a probability of 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from executorch.backends.transforms.decompose_sdpa import (
+    DecomposeScaledDotProductAttention,
+)
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import arguments_by_name, graph_modules
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant
+from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
+from safe_arm.quantizer.masks.biased_masks import add_biases_first
+from safe_arm.quantizer.masks.combined_masks import combine_masks
+from safe_arm.quantizer.masks.softmaxes import (
+    Softmax,
+    distances,
+    normalised,
+    softmaxes,
+    total,
+)
+
+_ATEN = torch.ops.aten
+_ATTENTION = _ATEN.scaled_dot_product_attention.default
+
+
+def mask_probabilities(model: GraphModule) -> None:
+    """Write a softmax of masked scores so that the mask is neither quantised nor added.
+
+    ``softmax(scores + mask)`` becomes ``e / sum(e)`` with ``e = exp(a - amax(a)) * keep`` and
+    ``a = minimum(scores, bound)``; the bound is very large where a score is kept, and very small where it is masked.
+    A mask that masks a whole row is left as it is, but for attention, which gives 0 for such a row.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        _decompose_masked_attention(module)
+        add_biases_first(module)
+        combine_masks(module)
+        values = ConstantValues(module)
+        for softmax in list(softmaxes(module)):
+            scores = _masked_scores(values, softmax)
+            if scores is not None:
+                softmax.replace(_written(module, softmax, scores))
+                module.graph.eliminate_dead_code()
+        module.recompile()
+
+
+def _decompose_masked_attention(module: GraphModule) -> None:
+    """Decompose attention with a mask as stock does."""
+    masked = False
+    for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+        arguments = arguments_by_name(node)
+        masked |= arguments.get("attn_mask") is not None
+        masked |= bool(arguments.get("is_causal"))
+    if masked:
+        DecomposeScaledDotProductAttention().call(module)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Scores, and what a constant mask does with them before a softmax.
+
+    Attributes:
+        node: the scores before the mask.
+        bias: what is added to those that are kept, broadcast to the shape of the scores.
+        keep: False where a score is masked.
+    """
+
+    node: Node
+    bias: Tensor
+    keep: Tensor
+
+
+def _masked_scores(values: ConstantValues, softmax: Softmax) -> _Scores | None:
+    """Return the scores below the masks of a softmax; None if none is a constant mask."""
+    source = softmax.source
+    bias = torch.zeros(())
+    keep = torch.tensor(True)
+    scores = _Scores(source, bias, keep)
+    while True:
+        below = _below(values, scores)
+        if below is None:
+            break
+        scores = below
+    return _told_apart(scores, softmax)
+
+
+def _below(values: ConstantValues, scores: _Scores) -> _Scores | None:
+    """Return the scores before the last mask; None if the last operator is none."""
+    node = scores.node
+    if node.op != "call_function" or not node.args:
+        return None
+    rule = _RULES.get(node.target)
+    return None if rule is None else rule(values, scores, node)
+
+
+def _added(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
+    left, right = node.args[:2]
+    if node.kwargs:
+        return None
+    for source, other in ((left, right), (right, left)):
+        mask = values.of(other)
+        if mask is None or not isinstance(source, Node):
+            continue
+        bias = scores.bias + mask
+        return replace(scores, node=source, bias=bias)
+    return None
+
+
+def _subtracted(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
+    source, other = node.args[:2]
+    mask = values.of(other)
+    if node.kwargs or mask is None:
+        return None
+    if not isinstance(source, Node):
+        return None
+    return replace(scores, node=source, bias=scores.bias - mask)
+
+
+def _chosen(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
+    condition, kept, other = node.args[:3]
+    mask = values.of(condition)
+    if mask is None:
+        return None
+    if values.are_at_most(other, MASKED):
+        return _hidden(scores, kept, mask)
+    if values.are_at_most(kept, MASKED):
+        return _hidden(scores, other, ~mask)
+    return None
+
+
+def _filled(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
+    source, condition, number = node.args[:3]
+    mask = values.of(condition)
+    if mask is None:
+        return None
+    if not values.are_at_most(number, MASKED):
+        return None
+    return _hidden(scores, source, ~mask)
+
+
+def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
+    """Return the scores below a lower bound that none of them reaches."""
+    lowest = torch.finfo(torch.float32).min
+    left, right = node.args[:2]
+    for source, other in ((left, right), (right, left)):
+        if isinstance(source, Node) and values.are_at_most(other, lowest):
+            return replace(scores, node=source)
+    return None
+
+
+def _hidden(scores: _Scores, source: object, keep: Tensor) -> _Scores | None:
+    if not isinstance(source, Node):
+        return None
+    return replace(scores, node=source, keep=scores.keep & keep)
+
+
+_RULES: dict[Any, Callable[[ConstantValues, _Scores, Node], _Scores | None]] = {
+    _ATEN.add.Tensor: _added,
+    _ATEN.add_.Tensor: _added,
+    _ATEN.sub.Tensor: _subtracted,
+    _ATEN.where.self: _chosen,
+    _ATEN.where.ScalarOther: _chosen,
+    _ATEN.where.ScalarSelf: _chosen,
+    _ATEN.masked_fill.Scalar: _filled,
+    _ATEN.masked_fill.Tensor: _filled,
+    _ATEN.masked_fill_.Scalar: _filled,
+    _ATEN.maximum.default: _raised,
+    _ATEN.max.other: _raised,
+}
+
+
+def _told_apart(scores: _Scores, softmax: Softmax) -> _Scores | None:
+    """Return scores whose bias is that of the kept ones; None if no score is masked, or rows that have to stay.
+
+    Args:
+        scores: the scores and the sum of their masks.
+        softmax: reads the masked scores; if it is a safe one, a row may be masked as a whole.
+    """
+    value = softmax.value
+    dim = softmax.dim
+    safe = softmax.is_safe
+    bias = scores.bias.to(value.dtype)
+    keep = scores.keep
+    mask = torch.where(keep, bias, -torch.inf)
+    while mask.dim() < value.dim():
+        mask = mask.unsqueeze(0)
+    if mask.isnan().any():
+        return None
+    highest = mask.amax(dim, keepdim=True)
+    if mask.shape[dim] == 1:
+        return None
+    hidden = highest <= MASKED
+    if safe:
+        # A row of minus infinity has probabilities of 0.
+        hidden &= highest.isfinite()
+    if bool(hidden.any()):
+        return None
+    if safe:
+        highest = highest.clamp(min=0.0)
+    keep = mask > highest + MASKED
+    if bool(keep.all()):
+        return None
+    bias = mask.where(keep, 0.0)
+    return _Scores(scores.node, bias, keep)
+
+
+def _written(module: GraphModule, softmax: Softmax, scores: _Scores) -> Node:
+    """Write the softmax of scores with a mask of the same rank, and return it."""
+    graph = module.graph
+    like = softmax.value
+    dim = softmax.dim
+    rows = scores.keep.any(dim, keepdim=True)
+    keep = scores.keep | ~rows
+    name = f"mask_of_{softmax.node.name}"
+    with graph.inserting_before(softmax.node):
+        x = scores.node
+        if bool(scores.bias.any()):
+            bias = add_constant(module, f"{name}_bias", scores.bias, like)
+            x = add_call(graph, _ATEN.add.Tensor, x, bias)
+        limit = bound_of(keep, like.dtype)
+        bound = add_constant(module, f"{name}_bound", limit, like)
+        x = add_call(graph, _ATEN.minimum.default, x, bound)
+        distance = distances(graph, x, dim)
+        e = add_call(graph, _ATEN.exp.default, distance)
+        ones = keep.to(like.dtype)
+        kept = add_constant(module, f"{name}_keep", ones, like)
+        e = add_call(graph, _ATEN.mul.Tensor, e, kept)
+        divisor = total(graph, e, dim)
+        result = normalised(graph, e, divisor)
+        if not bool(rows.all()):
+            ones = rows.to(like.dtype)
+            some = add_constant(module, f"{name}_rows", ones, like)
+            result = add_call(graph, _ATEN.mul.Tensor, result, some)
+    return result

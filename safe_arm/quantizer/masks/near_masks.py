@@ -1,0 +1,85 @@
+"""A mask of a number that no rescale reaches is one of a nearer number, where its sums are read alike."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.domains.extreme_domains import extremes_of
+from safe_arm.quantizer.domains.saturated_domains import reach_of
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import Writer, moved_from
+from safe_arm.quantizer.graphs.mask_bounds import LOWEST
+
+_ATEN = torch.ops.aten
+_ADD = _ATEN.add.Tensor
+_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
+#: Operators that may have the number of a mask among their arguments.
+_NUMBERED = (
+    _ATEN.mul.Tensor,
+    _ATEN.masked_fill.Scalar,
+    _ATEN.where.ScalarOther,
+    _ATEN.where.ScalarSelf,
+    _ATEN.where.Scalar,
+)
+
+
+def bring_masks_near(model: GraphModule) -> None:
+    """Write -30,000 for a lower number that is added to what only maxima, or functions that saturate, read.
+
+    A sum is computed in 32 bits at the scale of its wider operand: of values beside a mask of -1e9 nothing is left, and
+    of one beside the least float there is no scale. Softmaxes have their own way with masks.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        for node in module.graph.find_nodes(op="call_function", target=_ADD):
+            if _hides_low_values(node):
+                _bring_constant_near(node, values)
+        for node in module.graph.nodes:
+            if node.target in _NUMBERED and _is_hidden(node):
+                node.args = tuple(map(_near, node.args))
+        module.recompile()
+
+
+def _hides_low_values(total: Node) -> bool:
+    """Return whether all that reads a sum has the same result for any two numbers that are low enough."""
+    _, sign = extremes_of(total)
+    return sign > 0 or reach_of(total, torch.int8).low > -math.inf
+
+
+def _bring_constant_near(total: Node, values: ConstantValues) -> None:
+    for operand in total.args:
+        value = values.of(operand)
+        if value is None or not value.is_floating_point():
+            continue
+        if bool((value < LOWEST).any()):
+            near = Writer(total).constant(value.clamp(min=LOWEST), "near")
+            total.replace_input_with(operand, near)  # type: ignore[arg-type]
+
+
+def _is_hidden(mask: Node) -> bool:
+    """Return whether a value is only added, to what hides low values."""
+    moved = [mask]
+    sums = []
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader) in _MOVES and moved_from(reader) is not reader:
+                moved.append(reader)
+            elif reader.target == _ADD and not reader.kwargs:
+                sums.append(reader)
+            else:
+                return False
+    return bool(sums) and all(map(_hides_low_values, sums))
+
+
+def _near(argument: object) -> object:
+    if isinstance(argument, float) and argument < LOWEST:
+        return LOWEST
+    return argument

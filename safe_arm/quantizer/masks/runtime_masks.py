@@ -1,0 +1,338 @@
+"""Keep masks that are inputs, or computed from inputs, out of the domain of the scores as well."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    add_constant,
+    moved_from,
+    tensor_of,
+)
+from safe_arm.quantizer.graphs.mask_bounds import LOWEST, MASKED, beyond, bound_of
+from safe_arm.quantizer.masks.softmaxes import (
+    Softmax,
+    distances,
+    normalised,
+    softmaxes,
+    total,
+)
+
+_ATEN = torch.ops.aten
+FILLS = (_ATEN.masked_fill.Scalar, _ATEN.masked_fill.Tensor)
+WHERES = (
+    _ATEN.where.self,
+    _ATEN.where.ScalarOther,
+    _ATEN.where.ScalarSelf,
+    _ATEN.where.Scalar,
+)
+#: A factor of masks that are subtracted; smaller ones are those of pictures, too.
+_SUBTRACTED = 1e3
+PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
+
+
+def mask_at_run_time(model: GraphModule) -> None:
+    """Write a softmax whose mask depends on an input so that the mask does not widen the domain of the scores.
+
+    A masked score is the least code of the domain of the scores, so that their maximum is that of those that are
+    kept, and its exponential is multiplied by 0. In a row that is masked as a whole all are least, kept, and as likely
+    as each other; attention gives 0 for it.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        sums: dict[Node, _Sums] = {}
+        written = False
+        for softmax in list(softmaxes(module)):
+            mask = _mask(values, softmax)
+            if mask is None:
+                continue
+            written = True
+            if mask.fills:
+                replace_masked(module, softmax, mask)
+                continue
+            if mask.node not in sums:
+                sums[mask.node] = _sums(module.graph, mask.node)
+            scores = _summed(module.graph, softmax, mask, sums[mask.node])
+            softmax.replace(_written(module, softmax, scores))
+        if written:
+            module.graph.eliminate_dead_code()
+        module.recompile()
+
+
+def replace_masked(
+    module: GraphModule, softmax: Softmax, mask: Mask, shown: Tensor | None = None
+) -> None:
+    """Put a softmax of scores that are masked by a condition in the place of another.
+
+    Args:
+        module: the graph; changed in place.
+        softmax: the other.
+        mask: the scores and the condition.
+        shown: which scores of a row that is hidden as a whole share its probability; None for all.
+    """
+    scores = _chosen(module, softmax, mask)
+    softmax.replace(_written(module, softmax, scores, shown))
+
+
+def inputs_of_masks(model: GraphModule) -> set[Node]:
+    """Return the inputs of which a mask is a multiple by a low or a very high number, so that they are 0 or 1."""
+    values = ConstantValues(model)
+    found = set()
+    for target in PRODUCTS:
+        for node in model.graph.find_nodes(op="call_function", target=target):
+            source, factor = node.args[:2]
+            subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
+            if not subtracted and not values.are_at_most(factor, MASKED):
+                continue
+            while isinstance(source, Node) and len(source.all_input_nodes) == 1:
+                source = source.all_input_nodes[0]
+            if isinstance(source, Node) and source.op == "placeholder":
+                found.add(source)
+    return found
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask that depends on an input.
+
+    Attributes:
+        scores: what is masked.
+        node: the mask.
+        fills: it is a condition under which a score is kept or, with ``inverted``, masked; else it is added.
+    """
+
+    scores: Node
+    node: Node
+    fills: bool = False
+    inverted: bool = False
+
+
+def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
+    """Return the mask of a softmax; None if there is none, or if it is constant."""
+    node = softmax.source
+    mask = None
+    if node.target in (*WHERES, *FILLS):
+        mask = condition_of(values, node)
+    elif node.target == _ATEN.add.Tensor and not node.kwargs:
+        mask = _added(values, node)
+    if mask is None:
+        return None
+    if values.of(mask.node) is not None:
+        return None
+    return mask
+
+
+def condition_of(values: ConstantValues, node: Node) -> Mask | None:
+    """Return the mask of an operator that puts a low number in the place of what is masked."""
+    if node.target in FILLS:
+        kept, condition, number = node.args[:3]
+        inverted = True
+    else:
+        condition, kept, number = node.args[:3]
+        inverted = False
+        if values.are_at_most(kept, MASKED):
+            kept, number, inverted = number, kept, True
+    if not values.are_at_most(number, MASKED):
+        return None
+    if not isinstance(kept, Node) or not isinstance(condition, Node):
+        return None
+    value = tensor_of(condition)
+    if value is None:
+        return None
+    if value.dtype != torch.bool:
+        return None
+    return Mask(kept, condition, fills=True, inverted=inverted)
+
+
+def _added(values: ConstantValues, node: Node) -> Mask | None:
+    """Return the mask that is added."""
+    left, right = node.args[:2]
+    for scores, mask in ((left, right), (right, left)):
+        if not isinstance(scores, Node) or not isinstance(mask, Node):
+            continue
+        if is_additive(values, mask, scores):
+            return Mask(scores, mask)
+    return None
+
+
+def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
+    """Return whether a value is a multiple of a low number, two numbers of which one masks,
+    the logarithm of a mask, or a smaller input."""
+    value = tensor_of(mask)
+    other = tensor_of(scores)
+    if value is None or other is None:
+        return False
+    if not value.is_floating_point():
+        return False
+    source = moved_from(mask)
+    if source.op == "placeholder":
+        return bool(value.numel() < other.numel())
+    if source.target in PRODUCTS:
+        factors = source.args[:2]
+        return any(values.are_at_most(factor, MASKED) for factor in factors)
+    if source.target == _ATEN.log.default:
+        return _is_of_next_to_nothing(values, source.args[0])
+    if source.target not in (*WHERES, *FILLS):
+        return False
+    numbers = source.args[1:]
+    if source.target in FILLS:
+        numbers = source.args[::2]
+    for number in numbers:
+        if not values.are_at_most(number, torch.inf):
+            return False
+    return any(values.are_at_most(number, MASKED) for number in numbers)
+
+
+def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
+    """Return whether a value is one to which a number was added whose logarithm masks, as in ``mask + 1e-45``."""
+    if not isinstance(node, Node) or node.target != _ATEN.add.Tensor:
+        return False
+    return values.are_at_most(node.args[1], math.exp(MASKED))
+
+
+def _written(
+    module: GraphModule,
+    softmax: Softmax,
+    scores: _MaskedScores,
+    shown: Tensor | None = None,
+) -> Node:
+    """Write the softmax of masked scores, and return it."""
+    graph = module.graph
+    dim = softmax.dim
+    keep = scores.keep
+    with graph.inserting_before(softmax.node):
+        distance = distances(graph, scores.masked, dim)
+        e = add_call(graph, _ATEN.exp.default, distance)
+        if not softmax.is_safe:
+            from_last = dim - softmax.value.dim()
+            keep = _with_empty_rows(graph, keep, from_last)
+        if shown is not None:
+            like = softmax.value
+            name = f"mask_of_{softmax.node.name}_shown"
+            constant = add_constant(module, name, shown.to(like.dtype), like)
+            keep = add_call(graph, _ATEN.mul.Tensor, keep, constant)
+        e = add_call(graph, _ATEN.mul.Tensor, e, keep)
+        divisor = total(graph, e, dim)
+        # Where a score is kept, their maximum is, whose exponential is 1.
+        divisor = add_call(graph, _ATEN.clamp.default, divisor, 1.0)
+        return normalised(graph, e, divisor)
+
+
+def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
+    """Write which scores are kept, or all of a row of which none is; ``dim`` counts from the last one."""
+    if keep.meta["val"].dim() < -dim:
+        return keep
+    some = add_call(graph, _ATEN.amax.default, keep, [dim], True)
+    none = add_call(graph, _ATEN.rsub.Scalar, some, 1.0)
+    return add_call(graph, _ATEN.maximum.default, keep, none)
+
+
+@dataclass(frozen=True)
+class _MaskedScores:
+    """Masked scores, and what says which are kept.
+
+    Attributes:
+        masked: the scores, of which those that are masked are below all others.
+        keep: 1 where a score is kept, and 0.
+    """
+
+    masked: Node
+    keep: Node
+
+
+def _chosen(module: GraphModule, softmax: Softmax, mask: Mask) -> _MaskedScores:
+    """Write scores that are masked by a condition."""
+    graph = module.graph
+    like = softmax.value
+    shape = [1] * like.dim()
+    name = f"mask_of_{softmax.node.name}"
+    none = torch.zeros(shape, dtype=torch.bool)
+    with graph.inserting_before(softmax.node):
+        keep = mask.node
+        if mask.inverted:
+            keep = add_call(graph, _ATEN.logical_not.default, keep)
+        limit = bound_of(none, like.dtype)
+        low = add_constant(module, f"{name}_low", limit, like)
+        masked = add_call(graph, _ATEN.where.self, keep, mask.scores, low)
+        ones = torch.ones(shape, dtype=like.dtype)
+        one = add_constant(module, f"{name}_one", ones, like)
+        zeros = torch.zeros(shape, dtype=like.dtype)
+        zero = add_constant(module, f"{name}_zero", zeros, like)
+        kept = add_call(graph, _ATEN.where.self, keep, one, zero)
+    return _MaskedScores(masked, kept)
+
+
+def _summed(
+    graph: Graph,
+    softmax: Softmax,
+    mask: Mask,
+    sums: _Sums,
+) -> _MaskedScores:
+    """Write scores that are masked by a sum."""
+    with graph.inserting_before(softmax.node):
+        masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)
+    return _MaskedScores(masked, sums.keep)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """An additive mask in two parts, written behind it once for all that read it.
+
+    Attributes:
+        limited: the mask, minus infinity in it a finite number.
+        keep: 1 where it keeps a score, and 0.
+    """
+
+    limited: Node
+    keep: Node
+
+
+def _sums(graph: Graph, mask: Node) -> _Sums:
+    limited = _limited(graph, mask)
+    with graph.inserting_after(limited):
+        raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
+    with graph.inserting_after(raised):
+        keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
+    return _Sums(limited, keep)
+
+
+def _limited(graph: Graph, mask: Node) -> Node:
+    """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
+    before = mask.args[0] if mask.args else None
+    if moved_from(mask) is mask or not isinstance(before, Node):
+        limit = -beyond(mask.meta["val"].dtype)
+        with graph.inserting_after(_last_input(mask)):
+            source = _with_near_factor(graph, mask)
+        with graph.inserting_after(_last_input(source)):
+            return add_call(graph, _ATEN.clamp.default, source, limit)
+    limited = _limited(graph, before)
+    with graph.inserting_after(mask):
+        return add_call(graph, mask.target, limited, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
+
+
+def _with_near_factor(graph: Graph, mask: Node) -> Node:
+    """Write a mask that is a multiple of a number beyond what can be rescaled as one of a nearer number."""
+    if mask.target not in PRODUCTS:
+        return mask
+    left, right = mask.args[:2]
+    if not isinstance(right, float) or right >= LOWEST:
+        return mask
+    return add_call(graph, mask.target, left, LOWEST)
+
+
+def _last_input(node: Node) -> Node:
+    """Return the last input of a graph for an input, any other node as it is."""
+    while node.op == "placeholder" and node.next.op == "placeholder":
+        node = node.next
+    return node

@@ -1,0 +1,202 @@
+"""Additive masks in the one spelling that is known as a mask: a low number where a score is hidden, added to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.mask_bounds import MASKED
+from safe_arm.quantizer.graphs.operator_schemas import may_alias
+
+_ATEN = torch.ops.aten
+#: A sum with it is the number itself.
+_ABSORBING = -1e30
+_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
+
+
+def spell_out_masks(model: GraphModule) -> None:
+    """Write a mask that is subtracted, one of ``keep - 1``, and one that is filled in place as masks are known.
+
+    ``x - (1 - keep) * 1e9`` becomes ``x + (1 - keep) * -1e9``, ``(keep - 1) * 1e9`` becomes ``(1 - keep) * -1e9``, and
+    ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``x + log(keep)`` of a condition fills
+    in a number where it is false, and scores are scaled before they are filled in instead of behind. In any other
+    spelling the number widens the domain of the scores, which have one code for each several millions then.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        for node in list(module.graph.nodes):
+            rule = _RULES.get(node.target)
+            if rule is not None:
+                rule(node)
+            if node.target in _SCALES:
+                _scale_before_fill(node, values)
+        module.recompile()
+
+
+def _spell_out_product(node: Node) -> None:
+    """Write a product with a large number as one with a low number, if it is known to be negative or subtracted."""
+    factor = node.args[1]
+    if not isinstance(factor, (int, float)) or factor < -MASKED:
+        return
+    source = node.args[0]
+    assert isinstance(source, Node)
+    if _is_less_one(source) and _readers(node, _ATEN.add.Tensor):
+        keep = source.args[0]
+        hidden = Writer(node)(_ATEN.rsub.Scalar, keep, 1)
+        node.args = (hidden, -factor)
+        if not source.users:
+            source.graph.erase_node(source)
+        return
+    differences = []
+    for difference, mask in _readers(node, _ATEN.sub.Tensor):
+        scores, subtracted = difference.args
+        if subtracted is not mask or scores is mask or not isinstance(scores, Node):
+            return
+        differences.append(difference)
+    if differences:
+        node.args = (source, -factor)
+    for difference in differences:
+        difference.target = _ATEN.add.Tensor
+
+
+def _spell_out_logarithm(node: Node) -> None:
+    """Fill in minus infinity, or the bound that it is clamped to, for the logarithm of a condition that is added.
+
+    Clamps to the least of all floats are left out before.
+    """
+    cast = node.args[0]
+    if not isinstance(cast, Node) or cast.target != _ATEN.to.dtype:
+        return
+    condition = cast.args[0]
+    value = tensor_of(condition)
+    if value is None or value.dtype != torch.bool:
+        return
+    mask = node
+    number = -math.inf
+    for reader in node.users:
+        bound = _lower_bound(reader)
+        if len(node.users) == 1 and bound <= MASKED:
+            mask = reader
+            number = bound
+    for reader in list(mask.users):
+        if number <= _ABSORBING and reader.target == _ATEN.add.Tensor:
+            _fill(reader, mask, condition, number)
+    if mask.users:
+        chosen = Writer(node)(_ATEN.where.Scalar, condition, 0.0, number)
+        mask.replace_all_uses_with(chosen)
+    for each in dict.fromkeys((mask, node, cast)):
+        if not each.users:
+            each.graph.erase_node(each)
+
+
+def _fill(
+    total: Node,
+    mask: Node,
+    condition: Any,
+    number: float,
+) -> None:
+    """Put a number that absorbs scores in their place instead of adding it to them."""
+    operands = [operand for operand in total.args if operand is not mask]
+    if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:
+        return
+    filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
+    total.replace_all_uses_with(filled)
+    total.graph.erase_node(total)
+
+
+def _lower_bound(node: Node) -> float:
+    """Return the number that an operator only clamps to from below; 0 for any other."""
+    if node.target == _ATEN.clamp.default and len(node.args) == 2:
+        bound = node.args[1]
+        if isinstance(bound, (int, float)):
+            return bound
+    return 0.0
+
+
+def _is_less_one(source: Node) -> bool:
+    if source.target != _ATEN.sub.Tensor or source.kwargs:
+        return False
+    return bool(source.args[1] == 1)
+
+
+def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
+    """Return the operators that read a mask, each with the mask as it is moved there; nothing if any is another."""
+    moved = [mask]
+    readers = []
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader) in _MOVES:
+                moved.append(reader)
+                continue
+            if reader.target != target or reader.kwargs:
+                return []
+            readers.append((reader, each))
+    return readers
+
+
+def _spell_out_fill(node: Node) -> None:
+    """Fill a value that has no other name and no other reader out of place."""
+    source = node.args[0]
+    assert isinstance(source, Node)
+    if source.op != "call_function" or may_alias(source):
+        return
+    if len(source.users) == 1:
+        node.target = _FILLS[node.target]  # type: ignore[index]
+
+
+def _scale_before_fill(node: Node, values: ConstantValues) -> None:
+    """Scale by a positive number what a low number is filled into, and the low number, instead of the result."""
+    filled, factor = node.args[:2]
+    if not isinstance(filled, Node) or filled.target not in _OPERANDS:
+        return
+    if len(filled.users) != 1 or node.kwargs:
+        return
+    if not isinstance(factor, (int, float)) or factor <= 0:
+        return
+    places = _OPERANDS[filled.target]
+    if not any(values.are_at_most(filled.args[at], MASKED) for at in places):
+        return
+    write = Writer(node)
+    scale: Any = node.target
+    fill: Any = filled.target
+    operands: list[Any] = list(filled.args)
+    for at in places:
+        operand = operands[at]
+        if isinstance(operand, Node):
+            operands[at] = write(scale, operand, factor)
+        else:
+            operands[at] = float(scale(torch.tensor(float(operand)), factor))
+    node.replace_all_uses_with(write(fill, *operands))
+    node.graph.erase_node(node)
+    node.graph.erase_node(filled)
+
+
+_SCALES = (_ATEN.mul.Tensor, _ATEN.div.Tensor)
+#: Operators that fill in numbers, and which of their arguments are values.
+_OPERANDS: dict[Any, tuple[int, int]] = {
+    _ATEN.masked_fill.Scalar: (0, 2),
+    _ATEN.where.self: (1, 2),
+    _ATEN.where.ScalarOther: (1, 2),
+    _ATEN.where.ScalarSelf: (1, 2),
+}
+_FILLS = {
+    _ATEN.masked_fill_.Scalar: _ATEN.masked_fill.Scalar,
+    _ATEN.masked_fill_.Tensor: _ATEN.masked_fill.Tensor,
+}
+_RULES: dict[Any, Callable[[Node], None]] = {
+    _ATEN.log.default: _spell_out_logarithm,
+    _ATEN.mul.Tensor: _spell_out_product,
+    _ATEN.masked_fill_.Scalar: _spell_out_fill,
+    _ATEN.masked_fill_.Tensor: _spell_out_fill,
+}

@@ -1,0 +1,158 @@
+"""The mean that a norm subtracts is exact until it is subtracted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.precision.exact_products import INT32, exact_spec, terms_of
+from safe_arm.quantizer.precision.two_steps import (
+    fixed_spec,
+    is_call,
+    is_difference,
+    is_of_int8,
+)
+
+_ATEN = torch.ops.aten
+_SUM = _ATEN.sum.dim_IntList
+_PRODUCT = _ATEN.mul.Tensor
+#: Largest magnitude of a code of 8 bits less its zero point.
+_CODE = 255
+#: The most by which a factor times the number of values is off 1.
+_ROUNDED = 1e-6
+#: A mean of codes may be in the middle of two parts of a step, which TOSA rounds otherwise; this share of it is not.
+_NO_TIE = 1 - 1e-5
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean that is subtracted from the values it is taken of.
+
+    Attributes:
+        total: the sum of the values.
+        scaled: its product with their share.
+        views: reshapes of that, the last of which is subtracted.
+    """
+
+    total: Node
+    scaled: Node
+    views: tuple[Node, ...]
+
+
+def means_that_fit(model: GraphModule) -> dict[Node, Mean]:
+    """Return the differences from means of 8 bits that fit 32 bits, each with the mean.
+
+    If the mean is exact, such a difference has no more than the 255 codes that the values have, but for its rounding.
+
+    Args:
+        model: an annotated float graph.
+    """
+    found = {}
+    for node in model.graph.nodes:
+        if is_difference(node):
+            mean = _mean_of(node)
+            if mean is not None:
+                found[node] = mean
+    return found
+
+
+def keep_means_exact(means: Mapping[Node, Mean]) -> None:
+    """Sum values, and multiply the sum by their share, in 32 bits, where the mean is subtracted in 32 bits.
+
+    Stock rounds the sum to int8, and the mean once more. Values that are all alike then differ from their mean.
+
+    Args:
+        means: differences, each with the mean; the annotations of their graph are changed.
+    """
+    first: dict[Node, Node] = {}
+    for difference, mean in means.items():
+        source: Any = difference.args[0]
+        annotation = difference.meta[Q_ANNOTATION_KEY]
+        specs = annotation.input_qspec_map
+        if not isinstance(specs.get(difference.args[1]), DerivedQuantizationSpec):
+            continue
+        _keep(mean)
+        # The mean is in finer codes than it is subtracted in; torchao would take it as it is.
+        annotation.allow_implicit_sharing = False
+        if source in first:
+            specs[source] = SharedQuantizationSpec((source, first[source]))
+        first.setdefault(source, difference)
+
+
+def keep_factor(product: Node, share: float = 1.0) -> None:
+    """Read the constant that a product multiplies by in the one domain in which it is not rounded.
+
+    In stock's domain, whose step has a least size, a 768th is off by 0.4 %.
+
+    Args:
+        product: a multiplication by a constant in 8 bits; its annotation is changed.
+        share: what to multiply the constant by.
+    """
+    specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+    factor: Any = product.args[1]
+    spec = int8_spec(specs.get(factor))
+    number = Writer(product).number(factor)
+    if spec is not None and number is not None and number > 0:
+        specs[factor] = fixed_spec(spec, number * share)
+
+
+def _mean_of(difference: Node) -> Mean | None:
+    """Return the mean in a difference; None if it is read by anything else, or does not fit 32 bits."""
+    source, subtrahend = difference.args[:2]
+    assert isinstance(subtrahend, Node)
+    for reader in subtrahend.users:
+        if reader.target is not difference.target or reader.args[0] is not source:
+            return None
+    views: list[Node] = []
+    scaled: Any = subtrahend
+    while op_name(scaled) in RESHAPES:
+        views.insert(0, scaled)
+        scaled = scaled.args[0]
+    if not is_call(scaled, _PRODUCT) or not is_call(scaled.args[0], _SUM):
+        return None
+    total = scaled.args[0]
+    for each in (total, scaled, *views):
+        if each is not subtrahend and len(each.users) != 1:
+            return None
+        if not is_of_int8(each):
+            return None
+    terms = terms_of(total)
+    share = Writer(scaled).number(scaled.args[1])
+    if share is None or abs(share * terms - 1) > _ROUNDED:
+        return None
+    if terms * _CODE**2 > INT32.max:
+        return None
+    return Mean(total, scaled, tuple(views))
+
+
+def _keep(mean: Mean) -> None:
+    exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
+    mean.total.meta[Q_ANNOTATION_KEY].output_qspec = exact
+    annotation = mean.scaled.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[mean.total] = exact
+    keep_factor(mean.scaled, _NO_TIE)
+    places: list[EdgeOrNode] = [
+        (factor, mean.scaled) for factor in mean.scaled.args[:2]
+    ]
+    product = exact_spec(places)
+    annotation.output_qspec = product
+    annotation.allow_implicit_sharing = False
+    last = mean.scaled
+    for view in mean.views:
+        annotation = view.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map[last] = product
+        annotation.output_qspec = product
+        last = view

@@ -1,0 +1,381 @@
+"""Keep products that are only summed exact until their sum is rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import tensor_of
+
+_PRODUCT = torch.ops.aten.mul.Tensor
+_MATMUL = torch.ops.aten.bmm.default
+_SUM = torch.ops.aten.sum.dim_IntList
+_DIFFERENCE = torch.ops.aten.sub.Tensor
+INT32 = torch.iinfo(torch.int32)
+#: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
+_CODE, _CODES_APART = 255, 510
+#: Steps of a difference from a mean in one of the minuend, at most; with 4 a product loses 0.1 dB to them.
+_MOST_STEPS = 16
+
+
+def keep_products_exact(
+    model: GraphModule,
+    finer: bool = True,
+    roots: Mapping[Node, int] | None = None,
+    from_exact_means: Container[Node] = (),
+) -> dict[Node, int]:
+    """Keep products of int8 values, and their sums, in 32 bits and in the scale that TOSA computes in.
+
+    Stock rounds each product to int8 before it is summed, and for a variance each difference from the mean before that.
+    Here what reads the sum rounds it. A difference from a mean is computed in finer steps than the values have: it is
+    not rounded once more, and the mean hardly.
+
+    Args:
+        model: an annotated float graph; changed in place.
+        finer: also where an Ethos-U85 takes much longer for it by Vela's estimate, for a decibel or two. It is for a
+            difference of which no variance is computed, as in the rest of a layer norm, that it takes a third more
+            cycles, and the other targets 2 %. It transposes what is summed over any dimension but the last, which for
+            products of two values in 32 bits takes up to 3.4 times the cycles.
+        roots: factors of norms that have 32 bits, with their largest magnitude.
+        from_exact_means: differences from means that have 32 bits.
+
+    Returns:
+        dict[Node, int]: what is kept in 32 bits, with its largest magnitude.
+    """
+    largest: dict[Node, int] = dict(roots or {})
+    steps = _steps_of_differences(model, finer, largest, from_exact_means)
+    for node in model.graph.nodes:
+        if not is_annotated(node):
+            continue
+        if node in steps:
+            codes = _codes_of(node, from_exact_means)
+            _keep_difference(node, steps[node], codes, largest)
+        elif node.target is _PRODUCT:
+            if finer or _is_square(node) or not _is_summed_across(node):
+                _keep_product(node, largest)
+        elif node.target is _SUM:
+            _keep_sum(node, largest)
+    return largest
+
+
+def _steps_of_differences(
+    model: GraphModule,
+    finer: bool,
+    largest: Mapping[Node, int],
+    from_exact_means: Container[Node],
+) -> dict[Node, int]:
+    """Return the differences from a mean that stay in 32 bits, each with its number of steps in one of the minuend.
+
+    It is the same for all differences from means of a value: torchao gives what is read with as many bits one scale.
+    """
+    sources: dict[Node, dict[Node, int]] = {}
+    for node in model.graph.nodes:
+        if node.target is not _DIFFERENCE or not is_annotated(node):
+            continue
+        if is_centred(node) and (finer or _has_square(node)):
+            codes = _codes_of(node, from_exact_means)
+            steps = _most_steps(node, codes, largest)
+            sources.setdefault(node.args[0], {})[node] = steps
+    found: dict[Node, int] = {}
+    for differences in sources.values():
+        least = min(filter(None, differences.values()), default=0)
+        for difference, steps in differences.items():
+            # In steps of the minuend, a product loses to the rounded mean what it gains.
+            if steps and (least > 1 or _has_square(difference)):
+                found[difference] = least
+    return found
+
+
+def _most_steps(difference: Node, codes: int, largest: Mapping[Node, int]) -> int:
+    """Return the number of steps in one of the minuend that all readers of a difference can take; 0 for none."""
+    for steps in range(_MOST_STEPS, 0, -1):
+        size = steps * codes + 1
+        if all(
+            _takes_difference(reader, difference, size, largest)
+            for reader in difference.users
+        ):
+            return steps
+    return 0
+
+
+def _codes_of(difference: Node, from_exact_means: Container[Node]) -> int:
+    """Return the largest magnitude of a difference, in codes of the minuend, but for its rounding."""
+    return _CODE if difference in from_exact_means else _CODES_APART
+
+
+def _takes_difference(
+    reader: Node, difference: Node, size: int, largest: Mapping[Node, int]
+) -> bool:
+    if _is_square(reader):
+        return _is_summed(reader, size**2)
+    if not _takes(reader, difference, size, largest):
+        return False
+    roots = [largest.get(factor, 0) for factor in reader.all_input_nodes]
+    return max(roots) * size * _code_after(reader) <= INT32.max // 2
+
+
+def _code_after(product: Node) -> int:
+    """Return the largest magnitude of what a product is multiplied by next; 1 for none."""
+    return _CODE if any(map(is_product, product.users)) else 1
+
+
+def _has_square(difference: Node) -> bool:
+    return any(map(_is_square, difference.users))
+
+
+def _keep_difference(
+    difference: Node, steps: int, codes: int, largest: dict[Node, int]
+) -> None:
+    """Subtract in 32 bits, in some steps of the minuend, for a variance and what multiplies the difference besides."""
+    spec = exact_spec([difference.args[0]], steps)
+    annotation = difference.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
+    _keep(difference, spec, steps * codes + 1, largest)
+    for reader in difference.users:
+        if _is_square(reader):
+            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+
+
+def _keep_product(product: Node, largest: dict[Node, int]) -> None:
+    size = product_size(product, largest)
+    if not size:
+        return
+    exact = [each for each in product.args[:2] if _size_in(product, each, largest)]
+    is_kept = _is_summed(product, size)
+    if exact and not is_kept and not _is_square(product):
+        is_kept = _is_multiplied(product, size, largest)
+    if not is_kept:
+        return
+    places = [(factor, product) for factor in product.args[:2]]
+    spec = exact_spec(places)
+    _keep(product, spec, size, largest)
+
+
+def product_size(product: Node, largest: dict[Node, int]) -> int:
+    """Return the largest magnitude of a product in 32 bits; 0 if a factor has neither 8 bits nor 32.
+
+    Args:
+        product: a multiplication.
+        largest: the largest magnitude of what is kept in 32 bits.
+    """
+    size = 1
+    for factor in product.args[:2]:
+        factor_size = _size_in(product, factor, largest)
+        if not factor_size and is_int8(factor, product):
+            factor_size = _CODE
+        size *= factor_size
+    return size
+
+
+def is_matmul(node: Node) -> bool:
+    """Tell whether a node multiplies matrices of 8 bits and has an output with a specification of its own."""
+    if node.target is not _MATMUL or not is_annotated(node):
+        return False
+    return all(is_int8(factor, node) for factor in node.args)
+
+
+def matmul_size(matmul: Node) -> int:
+    """Return the largest magnitude of a product of matrices; more than fit 32 bits if it is not known."""
+    left = tensor_of(matmul.args[0])
+    terms = None if left is None else left.shape[-1]
+    if not isinstance(terms, int):
+        return INT32.max
+    return terms * _CODE**2
+
+
+def _is_multiplied(product: Node, size: int, largest: Mapping[Node, int]) -> bool:
+    """Tell whether all that reads a product up to a size multiplies it by 8 bits."""
+    for reader in product.users:
+        if not _takes(reader, product, size, largest):
+            return False
+    return bool(product.users)
+
+
+def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
+    product = summing.args[0]
+    size = _size_in(summing, product, largest) * terms_of(summing)
+    if isinstance(product, Node) and size:
+        _keep(summing, exact_spec([(product, summing)]), size, largest)
+
+
+def _keep(
+    node: Node, spec: DerivedQuantizationSpec, size: int, largest: dict[Node, int]
+) -> None:
+    """Give what a node computes 32 bits, up to a size, also where it is read by what can take them."""
+    largest[node] = size
+    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    for reader in node.users:
+        if reader.target is _SUM or _takes(reader, node, size, largest):
+            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+
+
+def is_annotated(node: Node) -> bool:
+    """Tell whether a node's output has a specification of its own."""
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return False
+    return isinstance(annotation.output_qspec, QuantizationSpec)
+
+
+def is_product(node: Node) -> bool:
+    """Tell whether a node is a multiplication whose output has a specification of its own."""
+    return node.target is _PRODUCT and is_annotated(node)
+
+
+def _is_square(node: Node) -> bool:
+    if not is_product(node):
+        return False
+    left, right = node.args[:2]
+    return left is right
+
+
+def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
+    """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
+    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    if not isinstance(value, Node):
+        return 0
+    if not isinstance(specs.get(value), DerivedQuantizationSpec):
+        return 0
+    return largest.get(value, 0)
+
+
+def is_int8(value: object, reader: Node) -> bool:
+    """Tell whether a node reads a value as int8."""
+    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    return int8_spec(specs.get(value)) is not None
+
+
+def _takes(reader: Node, value: Node, size: int, largest: Mapping[Node, int]) -> bool:
+    """Tell whether a product of a value in 32 bits and another, of 8 bits or a factor of a norm, fits 32 bits."""
+    if not is_product(reader):
+        return False
+    others = [factor for factor in reader.args[:2] if factor is not value]
+    if len(others) != 1:
+        return False
+    factor = _size_in(reader, others[0], largest)
+    if not factor and is_int8(others[0], reader):
+        factor = _CODE
+    return 0 < factor * size <= INT32.max
+
+
+def is_exact_sum(value: Node) -> bool:
+    """Tell whether a value is a sum of squares of 8 bits that fits 32 bits."""
+    if value.target is not _SUM:
+        return False
+    square = value.args[0]
+    if not isinstance(square, Node) or square.target is not _PRODUCT:
+        return False
+    if square.args[0] is not square.args[1]:
+        return False
+    return terms_of(value) * _CODE**2 <= LARGEST_RESCALED
+
+
+def _is_summed(product: Node, size: int) -> bool:
+    """Tell whether all that reads a product up to a size sums it, without overflow."""
+    for reader in product.users:
+        if reader.target is not _SUM or not is_annotated(reader):
+            return False
+        if terms_of(reader) * size > INT32.max:
+            return False
+    return bool(product.users)
+
+
+def _is_summed_across(product: Node) -> bool:
+    """Tell whether a product is summed over another dimension than the last."""
+    value = tensor_of(product)
+    if value is None:
+        return False
+    rows = value.shape[:-1]
+    for reader in product.users:
+        result = tensor_of(reader)
+        if reader.target is not _SUM or result is None:
+            continue
+        if result.shape[: len(rows)] != rows:
+            return True
+    return False
+
+
+def terms_of(summing: Node) -> int:
+    """Return how many values a sum adds up; more than fit 32 bits if that is not known."""
+    whole = tensor_of(summing.args[0])
+    if whole is None:
+        return INT32.max
+    dims: Any = (*summing.args, None)[1]
+    terms = 1
+    for dim in dims or range(whole.dim()):
+        size = whole.shape[dim]
+        if not isinstance(size, int) or size <= 0:
+            return INT32.max
+        terms *= size
+    return terms
+
+
+def is_centred(difference: Node) -> bool:
+    """Tell whether a value is an int8 tensor less its own mean."""
+    source, mean = difference.args[:2]
+    if not isinstance(source, Node) or not isinstance(mean, Node):
+        return False
+    if source is mean or difference.kwargs:
+        return False
+    annotation = source.meta.get(Q_ANNOTATION_KEY)
+    if annotation is None:
+        return False
+    spec = plain_spec(annotation.output_qspec)
+    if spec is None or spec.dtype != torch.int8:
+        return False
+    for value in (source, mean):
+        if not is_int8(value, difference):
+            return False
+    # Stock has taken the mean apart; the source may be a product too, as of a gate.
+    while mean is not source and _is_of_mean(mean):
+        before = mean.args[0]
+        if not isinstance(before, Node):
+            break
+        mean = before
+    while source is not mean and op_name(source) in RESHAPES:
+        source = source.all_input_nodes[0]
+    return source is mean
+
+
+def _is_of_mean(node: Node) -> bool:
+    """Tell whether an operator is one of those that stock writes a mean with."""
+    return node.target in (_PRODUCT, _SUM) or op_name(node) in RESHAPES
+
+
+def exact_spec(places: list[EdgeOrNode], steps: float = 1) -> DerivedQuantizationSpec:
+    """Return the specification of integers whose scale is the product of those at some places.
+
+    Args:
+        places: where the factors are observed.
+        steps: the number of steps in one of that product.
+    """
+    return DerivedQuantizationSpec(
+        derived_from=places,
+        derive_qparams_fn=partial(_of_product, steps=steps),
+        dtype=torch.int32,
+        quant_min=INT32.min + 1,
+        quant_max=INT32.max,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def _of_product(observers: Sequence[Any], steps: float) -> tuple[Tensor, Tensor]:
+    """Return the product of scales over a number of steps, and the zero point, which is 0."""
+    scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
+    scale = scale / steps
+    return scale, torch.zeros_like(scale, dtype=torch.int32)

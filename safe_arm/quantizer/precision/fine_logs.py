@@ -1,0 +1,137 @@
+"""The logarithm of a sum of squares is computed in two steps, of a sum in 32 bits.
+
+The power of a sound spans 60 dB and more, of which 8 bits in steps of one size keep 24: all quiet values have one code,
+and the logarithm, which is taken for their sake, makes most of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.precision.fine_roots import annotate_unit
+from safe_arm.quantizer.precision.sums_of_squares import (
+    keep_argument,
+    number_for,
+    replace_in_shape,
+    write_unit,
+)
+from safe_arm.quantizer.precision.two_steps import (
+    RoundedOnce,
+    copy_inputs,
+    give_spec,
+    is_call,
+    keep_fine,
+)
+
+_ATEN = torch.ops.aten
+_LOG = _ATEN.log.default
+_ROOT = _ATEN.rsqrt.default
+_PRODUCT = _ATEN.mul.Tensor
+_DIFFERENCE = _ATEN.sub.Tensor
+#: Bounds of the logarithm of what the rough root leaves, which is between a half and 2 but for the smallest values.
+_LOWEST, _HIGHEST = -2.1, 0.7
+
+
+@dataclass(frozen=True)
+class _FineLog(RoundedOnce):
+    """A logarithm in two steps, ``log(y * r * r) - 2 * log(r)``.
+
+    Attributes:
+        of_root: the logarithm of the inverse root, r.
+        twice: two times that.
+    """
+
+    of_root: Node
+    twice: Node
+
+    def undo(self) -> None:
+        """Compute the logarithm in one step."""
+        self.fine.target = _LOG
+        self.fine.args = (self.argument,)
+        copy_inputs(self.rough, self.fine)
+        leftover = (self.twice, self.of_root, self.correction, self.unit)
+        for node in (*leftover, self.between, self.rough):
+            node.graph.erase_node(node)
+
+
+def refine_logs(model: GraphModule) -> None:
+    """Write ``log(y)`` as ``log(y * r * r) - 2 * log(r)`` with ``r = rsqrt(y)``, where y is a sum of squares.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place.
+    """
+    is_changed = False
+    for log in model.graph.find_nodes(op="call_function", target=_LOG):
+        is_changed = _write(log) or is_changed
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def _write(log: Node) -> bool:
+    """Write one logarithm, and tell whether it is that of a sum of squares without a factor."""
+    write = Writer(log)
+    found = write_unit(write, log.all_input_nodes[0], has_factor=False)
+    if found is None:
+        return False
+    correction = write(_LOG, found.unit)
+    of_root = write(_LOG, found.rough)
+    twice = write(_PRODUCT, of_root, number_for(write, of_root, 2.0, "two"))
+    replace_in_shape(write, log, write(_DIFFERENCE, correction, twice))
+    return True
+
+
+def keep_logs_fine(model: GraphModule) -> None:
+    """Quantise logarithms in two steps so that the sum has 32 bits; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    keep_fine(_fine_logs(model), _annotate)
+    model.recompile()
+
+
+def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
+    for fine in model.graph.find_nodes(op="call_function", target=_DIFFERENCE):
+        correction, twice = fine.args[:2]
+        if not is_call(correction, _LOG) or not is_call(twice, _PRODUCT):
+            continue
+        unit, of_root = correction.args[0], twice.args[0]
+        if not is_call(unit, _PRODUCT) or not is_call(of_root, _LOG):
+            continue
+        scaled, rough = unit.args[:2]
+        if not is_call(scaled, _PRODUCT) or of_root.args[0] is not rough:
+            continue
+        argument = scaled.args[0]
+        if not isinstance(argument, Node) or not is_call(rough, _ROOT):
+            continue
+        if rough.args[0] is argument:
+            steps = (argument, rough, scaled, unit, correction, fine)
+            yield _FineLog(*steps, of_root, twice)
+
+
+def _annotate(found: _FineLog, spec: QuantizationSpec) -> None:
+    annotate_unit(found, spec)
+    keep_argument(found.argument)
+    low, high = spec.quant_min, spec.quant_max
+    assert low is not None
+    assert high is not None
+    step = (_HIGHEST - _LOWEST) / (high - low)
+    bounded = FixedQParamsQuantizationSpec(
+        dtype=spec.dtype,
+        scale=step,
+        zero_point=low + round(-_LOWEST / step),
+        quant_min=low,
+        quant_max=high,
+        qscheme=torch.per_tensor_affine,
+    )
+    give_spec(found.correction, bounded)

@@ -1,0 +1,150 @@
+"""The reciprocal of a divisor that is broadcast is computed in two steps, with 16 bits in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.precision.exact_products import exact_spec
+from safe_arm.quantizer.precision.fine_sums import (
+    LARGEST_CORRECTION,
+    LARGEST_UNIT,
+    is_of_long_softmax,
+    keep_sum_exact,
+)
+from safe_arm.quantizer.precision.two_steps import (
+    TwoSteps,
+    derived_spec,
+    fixed_spec,
+    give_spec,
+    is_broadcast,
+    is_call,
+    keep_fine,
+)
+
+_ATEN = torch.ops.aten
+_RECIPROCAL = _ATEN.reciprocal.default
+_PRODUCT = _ATEN.mul.Tensor
+_CLAMP = _ATEN.clamp.default
+_SUM = _ATEN.sum.dim_IntList
+#: Operators between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
+_OF_EXPONENTIALS = (_CLAMP, _SUM, _PRODUCT)
+#: The largest magnitude of a reciprocal in the float graph: what is larger is infinite in the end.
+_MOST = 2.0**100
+#: A rough reciprocal times its divisor in codes, as a share of the divisor's largest code: the reciprocal of the
+#: largest divisor has code 1. By this number and the next two no code is a tie, which TOSA rounds otherwise.
+_SHARE = 0.7495
+
+
+def refine_reciprocals(model: GraphModule) -> None:
+    """Write ``1 / y`` as ``r * (1 / (y * r))`` with ``r = 1 / y``, where it multiplies more values than it has.
+
+    Stock divides by multiplying with a reciprocal in 8 bits. Of divisors that differ by a factor of 100, the larger
+    half has a reciprocal of 1 or 2 codes. The product of a divisor and such a rough reciprocal is between 2/3 and 4/3,
+    and the reciprocal of that is good to 8 bits.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place. The sum of a short softmax, whose
+            exponentials are rounded more than its reciprocal, keeps its operators.
+    """
+    is_changed = False
+    for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+        if not is_broadcast(rough):
+            continue
+        if not is_of_softmax(rough) or is_of_long_softmax(rough):
+            _refine(rough)
+            is_changed = True
+    if is_changed:
+        model.recompile()
+
+
+def _refine(rough: Node) -> None:
+    readers = list(rough.users)
+    divisor = rough.args[0]
+    write = Writer(min(readers))
+    finite = write(_CLAMP, rough, -_MOST, _MOST)
+    unit = write(_PRODUCT, divisor, finite)
+    correction = write(_RECIPROCAL, unit)
+    fine = write(_PRODUCT, finite, correction)
+    for reader in readers:
+        reader.replace_input_with(rough, fine)
+
+
+def keep_reciprocals_fine(model: GraphModule, of_softmaxes: bool = True) -> None:
+    """Quantise reciprocals in two steps so that the result has the bits of both; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+        of_softmaxes: also those of softmaxes. An Ethos-U85 takes 27 % more cycles for attention to 197 tokens.
+    """
+    kept = []
+    for found in list(_reciprocals(model)):
+        is_left_out = not of_softmaxes and is_of_softmax(found.rough)
+        if is_left_out or found.multiplies_differences:
+            found.undo()
+        else:
+            kept.append(found)
+    keep_fine(kept, _annotate)
+    model.recompile()
+
+
+def is_of_softmax(reciprocal: Node) -> bool:
+    """Tell whether a divisor is a sum of exponentials, masked or not."""
+    value: Argument = reciprocal.args[0]
+    is_sum = False
+    while isinstance(value, Node) and value.target in _OF_EXPONENTIALS:
+        is_sum = is_sum or value.target is _SUM
+        value = value.args[0]
+    return is_sum and isinstance(value, Node) and value.target is _ATEN.exp.default
+
+
+def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
+    """Give the reciprocals in two steps."""
+    for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+        unit = correction.args[0]
+        if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
+            continue
+        if len(unit.users) != 1:
+            continue
+        (fine,) = correction.users
+        divisor, finite = unit.args[:2]
+        if fine.target is not _PRODUCT or fine.args[:2] != (finite, correction):
+            continue
+        if not is_call(finite, _CLAMP) or not isinstance(divisor, Node):
+            continue
+        rough = finite.args[0]
+        if is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
+            yield TwoSteps(divisor, rough, finite, unit, correction, fine)
+
+
+def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
+    place = (found.argument, found.rough)
+    rough = derived_spec(spec, place, _of_rough)
+    give_spec(found.rough, rough)
+    give_spec(found.between, rough)
+    is_exact = is_of_softmax(found.rough) and keep_sum_exact(found, spec)
+    if not is_exact:
+        give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
+        give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
+    places = [(factor, found.fine) for factor in (found.between, found.correction)]
+    give_spec(found.fine, exact_spec(places))
+
+
+def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a rough reciprocal for the observer of its divisor."""
+    divisor = observers[0]
+    step, zero_point = divisor.calculate_qparams()
+    low, high = divisor.quant_min, divisor.quant_max
+    zero = int(zero_point)
+    largest = max(high - zero, zero - low)
+    # Divisors of one sign have reciprocals of that sign.
+    if low < zero < high:
+        zero_point = torch.full_like(zero_point, (low + high + 1) // 2)
+    return 1 / (step * largest * _SHARE), zero_point

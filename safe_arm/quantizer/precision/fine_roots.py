@@ -1,0 +1,135 @@
+"""The inverse root that a norm multiplies by is computed in two steps, with 16 bits in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import QuantizationSpec
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.precision.exact_products import exact_spec
+from safe_arm.quantizer.precision.two_steps import (
+    TwoSteps,
+    derived_spec,
+    fixed_spec,
+    give_spec,
+    is_broadcast,
+    is_call,
+    keep_fine,
+)
+
+_ATEN = torch.ops.aten
+_PRODUCT = _ATEN.mul.Tensor
+_ROOT = _ATEN.rsqrt.default
+#: The largest rough root, that of a quarter of a step, as a multiple of the least. No code is a tie by these numbers.
+_REACH = 31.97
+#: Steps in one of the argument in which it is multiplied.
+_STEPS = 64
+#: The largest product of an argument and its rough root squared, where half a step has that of a quarter, and the
+#: inverse root of the least, where an eighth has it.
+LARGEST_UNIT = 2.014
+LARGEST_CORRECTION = 2.009
+
+
+def refine_root(rough: Node) -> None:
+    """Write ``rsqrt(y)`` as ``r * rsqrt(y * r * r)`` with ``r = rsqrt(y)``, if it multiplies more values than it has.
+
+    Of rows whose lengths differ by a factor of 10, the sums of squares differ by 100: in 8 bits the shorter ones have
+    one code or two. The sum of squares is exact in 32 bits, and its product with the square of a rough root is
+    between a half and 2, of which 8 bits are enough.
+
+    Args:
+        rough: an inverse root of a float graph that stock's passes have transformed; the graph is changed in place.
+    """
+    if not is_broadcast(rough):
+        return
+    readers = list(rough.users)
+    fine = write_in_two_steps(Writer(min(readers)), rough)
+    for reader in readers:
+        reader.replace_input_with(rough, fine)
+
+
+def write_in_two_steps(write: Writer, rough: Node) -> Node:
+    """Write what is near an inverse root and has more bits, and return it."""
+    scaled = write(_PRODUCT, rough.args[0], rough)
+    unit = write(_PRODUCT, scaled, rough)
+    correction = write(_ROOT, unit)
+    return write(_PRODUCT, rough, correction)
+
+
+def keep_roots_fine(model: GraphModule) -> None:
+    """Quantise inverse roots in two steps so that the result has the bits of both; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    kept = []
+    for found in list(fine_roots(model)):
+        if found.is_annotated or not found.multiplies_differences:
+            kept.append(found)
+        else:
+            found.undo()
+    keep_fine(kept, _annotate)
+    model.recompile()
+
+
+def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
+    """Give the inverse roots in two steps."""
+    for found in chains_of_roots(model):
+        if found.fine.args[:2] == (found.rough, found.correction):
+            yield found
+
+
+def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
+    """Give all that is multiplied by the inverse root of ``y * r * r`` with ``r = rsqrt(y)``."""
+    for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
+        unit = correction.args[0]
+        if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
+            continue
+        scaled, rough = unit.args[:2]
+        if not is_call(scaled, _PRODUCT) or not is_call(rough, _ROOT):
+            continue
+        (fine,) = correction.users
+        argument = rough.args[0]
+        if fine.target is not _PRODUCT:
+            continue
+        if isinstance(argument, Node) and scaled.args[:2] == (argument, rough):
+            yield TwoSteps(argument, rough, scaled, unit, correction, fine)
+
+
+def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
+    annotate_unit(found, spec)
+    factors = [(factor, found.fine) for factor in (found.rough, found.correction)]
+    give_spec(found.fine, exact_spec(factors))
+
+
+def annotate_unit(found: TwoSteps, spec: QuantizationSpec) -> None:
+    """Annotate what is computed on the way to a root in two steps, up to its correction.
+
+    Args:
+        found: the two steps.
+        spec: the specification of the argument in 8 bits.
+    """
+    place = (found.argument, found.rough)
+    give_spec(found.rough, derived_spec(spec, place, of_rough))
+    annotation = found.between.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
+    annotation.allow_implicit_sharing = False
+    factors = [(found.argument, found.between), (found.rough, found.between)]
+    give_spec(found.between, exact_spec(factors))
+    give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
+    give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
+
+
+def of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a rough root for the observer of its argument."""
+    argument = observers[0]
+    step, zero_point = argument.calculate_qparams()
+    low, high = argument.quant_min, argument.quant_max
+    least = (step * (high - zero_point)).rsqrt()
+    return least * _REACH / (high - low), torch.full_like(zero_point, low)

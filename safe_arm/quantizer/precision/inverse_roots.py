@@ -1,0 +1,137 @@
+"""The reciprocal of a root is one operator."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.precision.exact_products import (
+    exact_spec,
+    is_exact_sum,
+    is_int8,
+)
+from safe_arm.quantizer.precision.fine_roots import refine_root
+from safe_arm.quantizer.precision.two_steps import is_call
+
+_ATEN = torch.ops.aten
+_PRODUCT = _ATEN.mul.Tensor
+_ROOT = _ATEN.rsqrt.default
+_POWER = _ATEN.pow.Tensor_Scalar
+_MAXIMUM = _ATEN.maximum.default
+_CLAMP = _ATEN.clamp.default
+_RECIPROCAL = _ATEN.reciprocal.default
+
+
+def write_inverse_roots(model: GraphModule) -> None:
+    """Write ``1 / sqrt(y)`` as ``rsqrt(y)``, and the reciprocal of a length with a lower bound likewise.
+
+    Stock rounds the root to int8 before it looks up the reciprocal. The bound of ``F.normalize`` becomes that of the
+    sum of squares.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place.
+    """
+    is_changed = False
+    for reciprocal in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+        is_changed = _write(reciprocal) or is_changed
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def keep_bounds(model: GraphModule) -> None:
+    """Bound a sum of squares in its own domain: in 32 bits and its scale, or in the bits that it is read in.
+
+    Stock gives the bound a domain of its own, whose step may be so small that the sum overflows in it.
+
+    Args:
+        model: an annotated float graph; its annotations are changed in place.
+    """
+    for node in model.graph.find_nodes(op="call_function", target=_MAXIMUM):
+        square, least = node.args[:2]
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None or not _is_bound(node):
+            continue
+        if isinstance(annotation.output_qspec, DerivedQuantizationSpec):
+            continue
+        if is_int8(square, node):
+            spec = exact_spec([(square.args[0], square)])
+            annotation.input_qspec_map = {square: spec, least: spec}
+            annotation.output_qspec = spec
+            annotation.allow_implicit_sharing = False
+        else:
+            same = SharedQuantizationSpec((square, node))
+            annotation.input_qspec_map[least] = same
+
+
+def _is_bound(maximum: Node) -> bool:
+    """Tell whether a maximum is that of a sum of squares and a constant, for an inverse root."""
+    square, least = maximum.args[:2]
+    if not isinstance(square, Node) or not is_exact_sum(square):
+        return False
+    if not isinstance(least, Node) or least.op != "get_attr":
+        return False
+    readers = {reader.target for reader in maximum.users}
+    return _ROOT in readers and readers <= {_ROOT, _PRODUCT}
+
+
+def _write(reciprocal: Node) -> bool:
+    """Write one reciprocal, and tell whether it is that of a root."""
+    root = reciprocal.args[0]
+    bound = 0.0
+    if is_call(root, _CLAMP):
+        bound = _lower_bound(root)
+        root = root.args[0] if bound else None
+    if not is_call(root, _POWER) or root.args[1] != 0.5 or len(root.users) != 1:
+        return False
+    square = root.args[0]
+    value = tensor_of(square)
+    if not isinstance(square, Node) or value is None or value.dtype != torch.float32:
+        return False
+    is_exact = is_exact_sum(square)
+    write = Writer(reciprocal)
+    if bound:
+        # The root of a negative value is NaN; a bounded one would not be.
+        if not is_exact:
+            return False
+        inverse = bounded_root(write, square, bound)
+    else:
+        inverse = write(_ROOT, square)
+    reciprocal.replace_all_uses_with(inverse)
+    if is_exact:
+        refine_root(inverse)
+    return True
+
+
+def _lower_bound(clamp: Node) -> float:
+    """Return the lower bound of a clamp; 0 if it has another as well, or one whose square is no normal float."""
+    bounds = (*clamp.args[1:], None)
+    low, high = bounds[:2]
+    if not isinstance(low, (int, float)) or high is not None or len(clamp.users) != 1:
+        return 0.0
+    return float(low) if has_square(low) else 0.0
+
+
+def has_square(bound: float) -> bool:
+    """Tell whether a lower bound of lengths is positive, and its square a normal float of 32 bits."""
+    limits = torch.finfo(torch.float32)
+    return bound > 0 and limits.tiny < bound**2 < limits.max
+
+
+def bounded_root(
+    write: Writer,
+    square: Node,
+    bound: float,
+) -> Node:
+    """Write the inverse root of a sum of squares, whose root has a lower bound."""
+    value = tensor_of(square)
+    assert value is not None
+    least = torch.full((1,) * value.dim(), bound**2)
+    bounded = write(_MAXIMUM, square, write.constant(least, "least"))
+    return write(_ROOT, bounded)

@@ -1,0 +1,391 @@
+"""The inverse root of a mean of squares, as in a norm, is computed in two steps of a mean in 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    EdgeOrNode,
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.precision.exact_means import keep_factor
+from safe_arm.quantizer.precision.exact_products import (
+    INT32,
+    exact_spec,
+    is_int8,
+    terms_of,
+)
+from safe_arm.quantizer.precision.fine_roots import fine_roots, refine_root
+from safe_arm.quantizer.precision.norm_domains import lowest_seen
+from safe_arm.quantizer.precision.two_steps import (
+    TwoSteps,
+    derived_spec,
+    fixed_spec,
+    give_spec,
+    is_broadcast,
+    is_call,
+    is_difference,
+    is_of_int8,
+    keep_fine,
+)
+
+_ATEN = torch.ops.aten
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.sum.dim_IntList
+_ADDITION = _ATEN.add.Tensor
+_POWER = _ATEN.pow.Tensor_Scalar
+_ROOT = _ATEN.rsqrt.default
+#: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
+_CODE, _CODES_APART = 255, 510
+#: Codes of the largest sum of squares, which is multiplied by 8 bits.
+_CODES = (LARGEST_RESCALED + 1) / 256
+#: The largest rough root as a multiple of the least, at most: that of a quarter of a step.
+_REACH = 31.97
+#: The largest product of a mean and its rough root squared, and the largest correction.
+_LARGEST_UNIT = 2.014
+_LARGEST_CORRECTION = 2.009
+#: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
+_LARGEST, _COARSE = 255**2, 31.97
+
+
+@dataclass(frozen=True)
+class MeanSquare:
+    """A sum of squares times a number, raised by another.
+
+    Attributes:
+        value: what is squared.
+        total: the sum of squares.
+        mean: its product with a constant; None if there is none.
+        raised: the sum of that and a constant; None if there is none.
+        factor: the first constant, 1 if there is none.
+        least: the second one, 0 if there is none.
+        is_plain: no reshape is in between, and the square is a product.
+    """
+
+    value: Node
+    total: Node
+    mean: Node | None
+    raised: Node | None
+    factor: float
+    least: float
+    is_plain: bool
+
+
+def write_norm_roots(model: GraphModule) -> None:
+    """Write the inverse root of a mean of squares in two steps, as ``r * rsqrt(y * r * r)`` with ``r = rsqrt(y)``.
+
+    In 8 bits the inverse root of a row's variance is off by a percent, and with it the whole row.
+
+    Args:
+        model: a float graph that stock's passes have transformed; changed in place.
+    """
+    is_changed = False
+    for root in model.graph.find_nodes(op="call_function", target=_ROOT):
+        found = mean_square_of(root.args[0])
+        if found is None or not is_broadcast(root):
+            continue
+        if not found.is_plain and not _write_plainly(root, found):
+            continue
+        refine_root(root)
+        is_changed = True
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def mean_square_of(result: object) -> MeanSquare | None:
+    """Return the mean of squares that a value is; None for any other.
+
+    Args:
+        result: a value of a float graph that stock's passes have transformed.
+    """
+    raised, least, node = _with_number(result, _ADDITION, 0.0)
+    inner: Any = _unshaped(node)
+    mean, factor, scaled = _with_number(inner, _PRODUCT, 1.0)
+    total = _unshaped(scaled)
+    if raised is None and mean is None:
+        return None
+    if least < 0 or factor <= 0 or not is_call(total, _SUM):
+        return None
+    square: Any = _unshaped(total.args[0])
+    value = _squared(square)
+    if value is None:
+        return None
+    for each in (inner, total, square):
+        if len(each.users) != 1:
+            return None
+    is_product = square.target is _PRODUCT and square in total.args
+    is_plain = is_product and inner is node and total is scaled
+    return MeanSquare(value, total, mean, raised, factor, least, is_plain)
+
+
+def _with_number(
+    result: object, target: object, neutral: float
+) -> tuple[Node | None, float, object]:
+    """Return an operator on a value and a constant, that constant, and the value; the value as it is for any other."""
+    if not is_call(result, target) or result.kwargs:
+        return None, neutral, result
+    value, constant = result.args[:2]
+    number = Writer(result).number(constant)
+    if number is None:
+        return None, neutral, result
+    return result, number, value
+
+
+def _unshaped(value: object) -> object:
+    """Return what a value is reshaped from, if nothing else reads it."""
+    while isinstance(value, Node) and op_name(value) in RESHAPES:
+        if len(value.users) != 1:
+            return value
+        value = value.args[0]
+    return value
+
+
+def _squared(square: object) -> Node | None:
+    """Return what a value is the square of; None if it is none."""
+    if not isinstance(square, Node) or square.kwargs:
+        return None
+    value, other = (*square.args, None)[:2]
+    is_square = square.target is _PRODUCT and value is other
+    if not is_square and (square.target is not _POWER or other != 2):
+        return None
+    return value if isinstance(value, Node) else None
+
+
+def _write_plainly(root: Node, found: MeanSquare) -> bool:
+    """Write a mean of squares as one of products without reshapes; tell whether that is possible."""
+    value, result = tensor_of(found.value), tensor_of(root.args[0])
+    summed = tensor_of(found.total.args[0])
+    dims: Any
+    dims, *keeps = found.total.args[1:]
+    if value is None or result is None or summed is None or keeps != [True]:
+        return False
+    if static_sizes(found.value) is None:
+        return False
+    added = summed.dim() - value.dim()
+    if added < 0 or tuple(summed.shape) != (*[1] * added, *value.shape):
+        return False
+    own = [dim % summed.dim() - added for dim in dims]
+    shape = [1 if dim in own else size for dim, size in enumerate(value.shape)]
+    if min(own) < 0 or list(result.shape) != shape:
+        return False
+    write = Writer(root)
+    node = write(_SUM, write(_PRODUCT, found.value, found.value), own, True)
+    ones = (1,) * value.dim()
+    if found.mean is not None:
+        factor = write.constant(torch.full(ones, found.factor), "factor")
+        node = write(_PRODUCT, node, factor)
+    if found.raised is not None:
+        least = write.constant(torch.full(ones, found.least), "least")
+        node = write(_ADDITION, node, least)
+    root.args = (node,)
+    return True
+
+
+def keep_norm_roots(model: GraphModule) -> None:
+    """Quantise the inverse roots of means of squares in two steps; undo those that are not of 8 bits.
+
+    Args:
+        model: an annotated float graph; changed in place.
+    """
+    kept = []
+    for each in list(fine_roots(model)):
+        found = mean_square_of(each.argument)
+        if found is None or each.is_annotated:
+            continue
+        if _may_be_exact(found):
+            kept.append(each)
+        else:
+            each.undo()
+    keep_fine(kept, _annotate)
+    model.recompile()
+
+
+def sizes_of_roots(model: GraphModule) -> dict[Node, int]:
+    """Return the inverse roots of means of squares in two steps, each with its largest code."""
+    sizes = {}
+    for each in fine_roots(model):
+        if each.is_annotated and mean_square_of(each.argument) is not None:
+            sizes[each.fine] = int(_LARGEST / _steps_in_code(each)) + 1
+    return sizes
+
+
+def read_roots_apart(roots: Iterable[Node]) -> None:
+    """Let products read roots in the bits that they have there: torchao would take all bits.
+
+    Args:
+        roots: inverse roots in two steps; the annotations of their graph are changed.
+    """
+    for root in roots:
+        for product in root.users:
+            annotation = product.meta[Q_ANNOTATION_KEY]
+            annotation.allow_implicit_sharing = False
+            for factor in product.all_input_nodes:
+                if factor is not root and _is_read_as_given(factor, product):
+                    same = SharedQuantizationSpec(factor)
+                    annotation.input_qspec_map[factor] = same
+
+
+def _is_read_as_given(value: Node, reader: Node) -> bool:
+    """Tell whether a node reads a value in the domain that the value has."""
+    annotation = value.meta.get(Q_ANNOTATION_KEY)
+    spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map.get(value)
+    if annotation is None or annotation.output_qspec is None or spec is None:
+        return False
+    if is_int8(value, reader):
+        return int8_spec(annotation.output_qspec) is not None
+    return isinstance(spec, DerivedQuantizationSpec) and annotation.output_qspec is spec
+
+
+def _may_be_exact(found: MeanSquare) -> bool:
+    """Tell whether a sum of squares has 8 bits all over, and fits 32 bits if nothing of it is rounded."""
+    nodes = [found.total, *found.total.all_input_nodes]
+    nodes += [node for node in (found.mean, found.raised) if node is not None]
+    if not all(map(is_of_int8, nodes)):
+        return False
+    return terms_of(found.total) * _size_of(found.value) ** 2 <= LARGEST_RESCALED
+
+
+def _size_of(value: Node) -> int:
+    """Return the largest magnitude of a value in steps of what it is computed of."""
+    return _CODES_APART if is_difference(value) else _CODE
+
+
+def _steps_in_code(root: TwoSteps) -> float:
+    """Return how many steps of its 16 bits a root is rounded to, so that a weight of 8 bits has room too."""
+    for product in root.fine.users:
+        for reader in product.users:
+            if reader.target is _PRODUCT:
+                return _COARSE
+    return 1
+
+
+def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
+    found = mean_square_of(root.argument)
+    assert found is not None
+    bound = _Bound(found)
+    _keep_mean(found, bound)
+    place = (root.argument, root.rough)
+    give_spec(root.rough, derived_spec(spec, place, _of_rough))
+    annotation = root.between.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[root.argument] = bound.spec(bound.of_unit, place)
+    annotation.allow_implicit_sharing = False
+    factors: list[EdgeOrNode] = [
+        (root.argument, root.between),
+        (root.rough, root.between),
+    ]
+    give_spec(root.between, exact_spec(factors))
+    give_spec(root.unit, fixed_spec(spec, _LARGEST_UNIT))
+    give_spec(root.correction, fixed_spec(spec, _LARGEST_CORRECTION))
+    factors = [(factor, root.fine) for factor in (root.rough, root.correction)]
+    root.fine.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec(factors)
+    for reader in root.fine.users:
+        specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+        specs[root.fine] = exact_spec(factors, 1 / _steps_in_code(root))
+
+
+def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
+    """Multiply a sum of squares and raise it in 32 bits."""
+    codes = bound.spec(bound.of_sum)
+    last = found.total
+    if found.mean is not None:
+        annotation = found.mean.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map[last] = codes
+        keep_factor(found.mean)
+        places: list[EdgeOrNode] = [
+            (factor, found.mean) for factor in found.mean.args[:2]
+        ]
+        codes = exact_spec(places)
+        annotation.output_qspec = codes
+        annotation.allow_implicit_sharing = False
+        last = found.mean
+    if found.raised is not None:
+        annotation = found.raised.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map = dict.fromkeys(found.raised.args[:2], codes)
+        annotation.output_qspec = codes
+        annotation.allow_implicit_sharing = False
+
+
+class _Bound:
+    """The largest mean of squares that there can be, in whatever domain the values have.
+
+    Args:
+        found: the mean of squares.
+    """
+
+    def __init__(self, found: MeanSquare) -> None:
+        value: Any = found.value
+        self._places: list[EdgeOrNode] = [(value, found.total.args[0])]
+        if is_difference(value):
+            # The difference may be computed in parts of a step.
+            self._places = [value.args[0]]
+        self._size = terms_of(found.total) * _size_of(value) ** 2
+        self._factor = found.factor
+        self._least = found.least
+
+    def spec(
+        self,
+        qparams: Callable[[Sequence[Any]], tuple[Tensor, Tensor]],
+        *places: EdgeOrNode,
+    ) -> DerivedQuantizationSpec:
+        """Return the specification of integers in a scale that is computed of that of the values and of others."""
+        return DerivedQuantizationSpec(
+            derived_from=[*self._places, *places],
+            derive_qparams_fn=qparams,
+            dtype=torch.int32,
+            quant_min=INT32.min + 1,
+            quant_max=INT32.max,
+            qscheme=torch.per_tensor_symmetric,
+        )
+
+    def of_sum(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return the qparams of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
+        scale = self._largest(observers[0]) / self._factor / _CODES
+        return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+    def of_unit(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Return the qparams of the mean, so that its product with the square of its rough root fits 32 bits."""
+        value, mean = observers
+        step, zero_point = mean.calculate_qparams()
+        seen = step * (mean.quant_max - zero_point)
+        largest = torch.maximum(self._largest(value), seen * _LARGEST_UNIT)
+        scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
+        return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+    def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
+        step, _ = value.calculate_qparams()
+        return self._size * step**2 * self._factor + self._least
+
+
+def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
+    """Return the inverse root of the least mean as a multiple of that of the largest."""
+    step, zero_point = mean.calculate_qparams()
+    largest = step * (mean.quant_max - zero_point)
+    lowest = lowest_seen(mean)
+    if lowest is None:
+        return torch.full_like(step, _REACH)
+    ratio = largest / lowest.to(step).clamp(min=step.min() / 4)
+    return ratio.sqrt().clamp(1.0, _REACH)
+
+
+def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a rough root for the observer of its mean."""
+    (mean,) = observers
+    step, zero_point = mean.calculate_qparams()
+    low, high = mean.quant_min, mean.quant_max
+    least = (step * (high - zero_point)).rsqrt()
+    return least * _reach(mean) / (high - low), torch.full_like(zero_point, low)

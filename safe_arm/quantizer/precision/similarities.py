@@ -1,0 +1,165 @@
+"""A cosine similarity is a sum of products times two inverse roots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    SharedQuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.precision.exact_products import INT32, exact_spec, terms_of
+from safe_arm.quantizer.precision.fine_roots import fine_roots, write_in_two_steps
+from safe_arm.quantizer.precision.inverse_roots import bounded_root, has_square
+from safe_arm.quantizer.precision.two_steps import TwoSteps, is_call
+
+_ATEN = torch.ops.aten
+_SIMILARITY = _ATEN.cosine_similarity.default
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.sum.dim_IntList
+_CLAMP = _ATEN.clamp.default
+#: No similarity is larger, but by its rounding.
+_LARGEST = 1.001
+#: A sum of products as long as the longest rows that were seen has so many codes. Its product with the root of these
+#: has 2**30; rows that are longer yet fit, since their values end at the range that was seen.
+_CODES = 2.0**20
+#: The most terms of a sum for which that leaves enough codes to short rows.
+_MOST_TERMS = 512
+
+
+def write_similarities(model: GraphModule) -> None:
+    """Write ``x . y / (|x| |y|)`` as ``x . y * rsqrt(x . x) * rsqrt(y . y)``, with inverse roots in two steps.
+
+    Stock rounds each sum, each length, their product and its reciprocal to int8.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included, whose similarities have
+            their dimension by name; changed in place.
+    """
+    for module in graph_modules(model):
+        for node in module.graph.find_nodes(op="call_function", target=_SIMILARITY):
+            _write(node)
+        module.recompile()
+
+
+def _write(node: Node) -> None:
+    if len(node.args) > 2:
+        return
+    left, right = node.args
+    dim: Any = node.kwargs.get("dim", 1)
+    eps: Any = node.kwargs.get("eps", 1e-8)
+    value = tensor_of(left)
+    if value is None or value.dtype != torch.float32 or not isinstance(dim, int):
+        return
+    terms = value.shape[dim] if value.dim() > 1 else 0
+    if not has_square(eps):
+        return
+    if not isinstance(terms, int) or not 0 < terms <= _MOST_TERMS:
+        return
+    write = Writer(node)
+    # Both lengths first: where the products begin, the domains of both are known.
+    roots = []
+    for vector in (left, right):
+        square = _sum_of_products(write, vector, vector, dim)
+        root = bounded_root(write, square, eps)
+        roots.append(write_in_two_steps(write, root))
+    result = _sum_of_products(write, left, right, dim)
+    for root in roots:
+        result = write(_PRODUCT, result, root)
+    # A product of 32-bit values cannot be an output; a clamp of 8 bits can.
+    limited = write(_CLAMP, result, -_LARGEST, _LARGEST)
+    node.replace_all_uses_with(limited)
+    node.graph.erase_node(node)
+
+
+def _sum_of_products(
+    write: Writer,
+    left: Any,
+    right: Any,
+    dim: int,
+) -> Node:
+    product = write(_PRODUCT, left, right)
+    return write(_SUM, product, [dim])
+
+
+def keep_similarities(model: GraphModule) -> None:
+    """Keep the sum of products of a similarity in 32 bits until it is divided by both lengths.
+
+    Args:
+        model: an annotated float graph whose inverse roots in two steps are; its annotations are changed.
+    """
+    roots = {root.fine: root for root in fine_roots(model)}
+    for clamp in model.graph.find_nodes(op="call_function", target=_CLAMP):
+        outer = clamp.args[0]
+        if not is_call(outer, _PRODUCT):
+            continue
+        inner, second = outer.args[:2]
+        if not is_call(inner, _PRODUCT) or not isinstance(second, Node):
+            continue
+        dot, first = inner.args[:2]
+        if not is_call(dot, _SUM) or not isinstance(first, Node):
+            continue
+        if first in roots and second in roots:
+            _annotate(clamp, roots[first], roots[second])
+
+
+def _annotate(
+    clamp: Node,
+    first: TwoSteps,
+    second: TwoSteps,
+) -> None:
+    outer: Any = clamp.args[0]
+    inner = outer.args[0]
+    dot = inner.args[0]
+    domain = outer.meta[Q_ANNOTATION_KEY].output_qspec
+    if isinstance(domain, DerivedQuantizationSpec):
+        return
+    terms = terms_of(dot)
+    specs = inner.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs[dot] = _spec_of_lengths([first, second], terms)
+    _keep(inner)
+    specs = outer.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs[inner] = _spec_of_lengths([second], terms)
+    _keep(outer)
+    annotation = clamp.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map[outer] = domain
+    annotation.output_qspec = SharedQuantizationSpec((outer, clamp))
+
+
+def _keep(product: Node) -> None:
+    places = [(factor, product) for factor in product.args[:2]]
+    annotation = product.meta[Q_ANNOTATION_KEY]
+    annotation.output_qspec = exact_spec(places)
+    annotation.allow_implicit_sharing = False
+
+
+def _spec_of_lengths(roots: Sequence[TwoSteps], terms: int) -> DerivedQuantizationSpec:
+    """Return the specification of integers for values up to the product of the largest lengths."""
+    return DerivedQuantizationSpec(
+        derived_from=[(root.argument, root.rough) for root in roots],
+        derive_qparams_fn=partial(_of_lengths, terms=terms),
+        dtype=torch.int32,
+        quant_min=INT32.min + 1,
+        quant_max=INT32.max,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def _of_lengths(observers: Sequence[Any], terms: int) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a product of lengths for the observers of their squares."""
+    lengths = []
+    for square in observers:
+        step, zero_point = square.calculate_qparams()
+        lengths.append((step * (square.quant_max - zero_point)).sqrt())
+    scale = math.prod(lengths) * (terms / _CODES)
+    return scale, torch.zeros_like(scale, dtype=torch.int32)

@@ -1,0 +1,302 @@
+"""Sums of squares that are exact in 32 bits, and what is near one: a multiple of it, more a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.precision.added_products import spec_of_products
+from safe_arm.quantizer.precision.exact_products import (
+    exact_spec,
+    is_exact_sum,
+    is_int8,
+)
+from safe_arm.quantizer.precision.two_steps import is_call
+
+_ATEN = torch.ops.aten
+_POWER = _ATEN.pow.Tensor_Scalar
+_PRODUCT = _ATEN.mul.Tensor
+_SUM = _ATEN.sum.dim_IntList
+_ADDITION = _ATEN.add.Tensor
+_CLAMP = _ATEN.clamp.default
+_MAXIMUM = _ATEN.maximum.default
+_ROOT = _ATEN.rsqrt.default
+#: The least square of the float graph: the inverse root of 0 is infinite.
+_LEAST = 1e-30
+#: Squares that are added one to the other, at most.
+_MOST_TERMS = 16
+
+
+@dataclass(frozen=True)
+class NearSum:
+    """A value that is ``factor * total + offset``, and at least ``least``.
+
+    Attributes:
+        total: a sum of squares.
+        factor: a positive number.
+        offset: a number that is not negative.
+        least: another one.
+    """
+
+    total: Node
+    factor: float = 1.0
+    offset: float = 0.0
+    least: float = 0.0
+
+
+def write_products(value: object) -> None:
+    """Write the squares of which a value is a sum, a mean or a part of one as products, which can stay exact.
+
+    Stock gives a power a table, and reshapes the squares of a mean, each rounded.
+
+    Args:
+        value: a value of a float graph that stock's passes have transformed; changed in place. What is read besides
+            keeps its operators.
+    """
+    if not isinstance(value, Node) or len(value.users) != 1:
+        return
+    if value.target is _POWER:
+        if value.args[1] == 2:
+            value.target = _PRODUCT
+            value.args = (value.args[0], value.args[0])
+    elif value.target is _SUM:
+        source = value.args[0]
+        write_products(source)
+        if isinstance(source, Node) and op_name(source) in RESHAPES:
+            _square_reshaped(source)
+    elif value.target in (_PRODUCT, _ADDITION, _CLAMP) or op_name(value) in RESHAPES:
+        for source in value.all_input_nodes:
+            write_products(source)
+
+
+def _square_reshaped(reshape: Node) -> None:
+    """Square what is reshaped instead of reshaping what is squared."""
+    square = reshape.args[0]
+    if not is_call(square, _PRODUCT) or len(reshape.users) != 1:
+        return
+    source = square.args[0]
+    if source is not square.args[1] or len(square.users) != 1:
+        return
+    target: Any = reshape.target
+    moved = Writer(reshape)(target, source, *reshape.args[1:])
+    reshape.target = _PRODUCT
+    reshape.args = (moved, moved)
+
+
+def near_sum(write: Writer, value: object) -> NearSum | None:
+    """Return the sum of squares that a value is computed of, and how; None if it is not.
+
+    Args:
+        write: reads what is stored.
+        value: a value of a float graph that stock's passes have transformed.
+    """
+    tensor = tensor_of(value)
+    if not isinstance(value, Node) or tensor is None or tensor.dtype != torch.float32:
+        return None
+    if is_exact_sum(value) or squares_added(value):
+        return NearSum(value)
+    source = value.args[0] if value.args else None
+    if op_name(value) in RESHAPES and static_sizes(value) is not None:
+        return near_sum(write, source)
+    if is_call(value, _CLAMP):
+        return _bounded(value, near_sum(write, source))
+    if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
+        return None
+    number = write.number(value.args[1])
+    if number is None:
+        return None
+    inner = near_sum(write, source)
+    if inner is None:
+        return None
+    if value.target is _PRODUCT:
+        return _multiple(inner, number)
+    return _raised(inner, number)
+
+
+def _multiple(inner: NearSum, number: float) -> NearSum | None:
+    if number <= 0:
+        return None
+    factor, offset = inner.factor * number, inner.offset * number
+    return NearSum(inner.total, factor, offset, inner.least * number)
+
+
+def _raised(inner: NearSum, number: float) -> NearSum | None:
+    if number < 0:
+        return None
+    return replace(inner, offset=inner.offset + number, least=inner.least + number)
+
+
+def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
+    """Return what is near a sum with a lower bound of its own; None if it has an upper one."""
+    low, high = (*clamp.args[1:], None, None)[:2]
+    if inner is None or high is not None or clamp.kwargs:
+        return None
+    if not isinstance(low, (int, float)):
+        return None
+    return replace(inner, least=max(inner.least, float(low)))
+
+
+def squares_added(value: object) -> list[Node]:
+    """Return the squares that are added one to the other and read by nothing else; none if a value is anything else."""
+    squares: list[Node] = []
+    waiting = [value]
+    while waiting:
+        term = waiting.pop()
+        if not isinstance(term, Node) or len(term.users) != 1:
+            return []
+        if is_call(term, _ADDITION) and not term.kwargs:
+            waiting += term.args[:2]
+        elif is_call(term, _PRODUCT) and term.args[0] is term.args[1]:
+            squares.append(term)
+        else:
+            return []
+    if not 1 < len(squares) <= _MOST_TERMS:
+        return []
+    return squares
+
+
+def _additions(total: Node) -> list[Node]:
+    """Return the additions of squares that are added, the last one first."""
+    additions = []
+    waiting = [total]
+    while waiting:
+        term = waiting.pop()
+        if term.target is _ADDITION:
+            additions.append(term)
+            waiting += term.all_input_nodes
+    return additions
+
+
+def _add_behind_squares(total: Node) -> None:
+    """Add squares behind all of them: each addition has the scale of the largest, which has to be observed before."""
+    if squares_added(total):
+        for addition in reversed(_additions(total)[1:]):
+            total.prepend(addition)
+
+
+def positive_sum(write: Writer, form: NearSum) -> Node | None:
+    """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
+    _add_behind_squares(form.total)
+    offset, least = form.offset / form.factor, form.least / form.factor
+    if offset == 0:
+        bound = number_for(write, form.total, max(least, _LEAST), "least")
+        return write(_MAXIMUM, form.total, bound)
+    if least > offset or offset < _LEAST:
+        return None
+    number = number_for(write, form.total, offset, "offset")
+    return write(_ADDITION, form.total, number)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A sum of squares over its factor, its rough inverse root, and what is near 1.
+
+    Attributes:
+        factor: the factor.
+        rough: the inverse root, r, of the sum, y.
+        between: ``y * r``.
+        unit: ``y * r * r``.
+    """
+
+    factor: float
+    rough: Node
+    between: Node
+    unit: Node
+
+
+def write_unit(write: Writer, value: Node, has_factor: bool = True) -> Unit | None:
+    """Write what is computed of a sum of squares on the way to a function of it in two steps; None for any other.
+
+    Args:
+        write: writes in the place of the function.
+        value: what the function reads.
+        has_factor: the sum may be multiplied by a number.
+    """
+    write_products(value)
+    form = near_sum(write, value)
+    if form is None or (form.factor != 1 and not has_factor):
+        return None
+    argument = positive_sum(write, form)
+    if argument is None:
+        return None
+    rough = write(_ROOT, argument)
+    between = write(_PRODUCT, argument, rough)
+    unit = write(_PRODUCT, between, rough)
+    return Unit(form.factor, rough, between, unit)
+
+
+def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
+    """Let all that reads a node read another in its shape, and erase it."""
+    shape = static_sizes(node)
+    if shape != static_sizes(fine):
+        fine = write(_ATEN.reshape.default, fine, shape)
+    node.replace_all_uses_with(fine)
+    node.graph.erase_node(node)
+
+
+def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
+    """Store a number as a tensor that is broadcast to a value."""
+    value = tensor_of(node)
+    assert value is not None
+    return write.constant(torch.full((1,) * value.dim(), number), name)
+
+
+def keep_argument(argument: Node) -> None:
+    """Keep a positive sum in 32 bits, if it is one of values of 8 bits: what it is the larger of, or the sum of.
+
+    Args:
+        argument: as ``positive_sum`` writes it.
+    """
+    total, number = argument.all_input_nodes
+    exact = _keep_total(argument, total)
+    if exact is None:
+        return
+    annotation = argument.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = {total: exact, number: exact}
+    annotation.output_qspec = exact
+    annotation.allow_implicit_sharing = False
+
+
+def _keep_total(reader: Node, total: Node) -> DerivedQuantizationSpec | None:
+    """Keep a sum of squares in 32 bits for a node that reads it, and return the specification that it has there.
+
+    Args:
+        reader: reads the sum in 8 bits.
+        total: the sum. Of squares that are added one to the other, all is annotated.
+
+    Returns:
+        DerivedQuantizationSpec | None: None if it is not of 8 bits.
+    """
+    if not is_int8(total, reader):
+        return None
+    squares = squares_added(total)
+    if not squares:
+        return exact_spec([(total.args[0], total)])  # type: ignore[list-item]
+    return _keep_added(total, squares)
+
+
+def _keep_added(total: Node, squares: Sequence[Node]) -> DerivedQuantizationSpec | None:
+    for square in squares:
+        if Q_ANNOTATION_KEY not in square.meta or not is_int8(square.args[0], square):
+            return None
+    factors: list[list[EdgeOrNode]] = []
+    for square in squares:
+        place = (square.args[0], square)
+        factors.append([place, place])
+        square.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec([place, place])
+    spec = spec_of_products(factors, [])
+    for addition in _additions(total):
+        annotation = addition.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
+        annotation.output_qspec = spec
+        annotation.allow_implicit_sharing = False
+    return spec

@@ -1,0 +1,227 @@
+"""Reciprocals and inverse roots in two steps have 8 bits in the first and 16 in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeGuard, TypeVar
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+)
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.precision.exact_products import is_centred
+
+_PRODUCT = torch.ops.aten.mul.Tensor
+_DIFFERENCE = torch.ops.aten.sub.Tensor
+_Steps = TypeVar("_Steps", bound="TwoSteps")
+
+
+@dataclass(frozen=True)
+class TwoSteps:
+    """A function of a value in two steps, ``rough * function(unit)``.
+
+    Attributes:
+        argument: the value.
+        rough: the function of it, in 8 bits.
+        between: what is computed on the way from there to the unit.
+        unit: what the rough result leaves of the value, near 1.
+        correction: the function of that.
+        fine: the result.
+    """
+
+    argument: Node
+    rough: Node
+    between: Node
+    unit: Node
+    correction: Node
+    fine: Node
+
+    @property
+    def is_annotated(self) -> bool:
+        """Tell whether the result has its qparams from those of its factors."""
+        annotation = self.fine.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return False
+        return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
+
+    @property
+    def multiplies_differences(self) -> bool:
+        """Tell whether a factor besides is a difference from a mean, whose own 32 bits are worth more."""
+        factors: set[Node] = set()
+        for product in self.fine.users:
+            factors.update(product.all_input_nodes)
+        return any(map(is_difference, factors))
+
+    @property
+    def spec(self) -> QuantizationSpec | None:
+        """The specification of the value, if all that is computed with it is of 8 bits; else None."""
+        nodes = [self.rough, self.between, self.unit, self.correction, self.fine]
+        if not all(map(is_of_int8, nodes)) or not self.is_readable:
+            return None
+        specs = self.rough.meta[Q_ANNOTATION_KEY].input_qspec_map
+        return plain_spec(specs.get(self.argument))
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell whether all that reads the result is of 8 bits."""
+        return all(map(is_of_int8, self.fine.users))
+
+    def undo(self) -> None:
+        """Let what reads the result read the rough one."""
+        for reader in list(self.fine.users):
+            reader.replace_input_with(self.fine, self.rough)
+            annotation = reader.meta.get(Q_ANNOTATION_KEY)
+            specs = annotation.input_qspec_map if annotation else {}
+            if self.fine in specs:
+                specs[self.rough] = specs.pop(self.fine)
+        for node in (self.fine, self.correction, self.unit, self.between):
+            node.graph.erase_node(node)
+
+
+@dataclass(frozen=True)
+class RoundedOnce(TwoSteps):
+    """A function in two steps whose result has 8 bits, so that anything may read it."""
+
+    @property
+    def is_annotated(self) -> bool:
+        """Tell whether the correction has the qparams that follow from the two steps."""
+        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            return False
+        return not isinstance(annotation.output_qspec, QuantizationSpec)
+
+    @property
+    def is_readable(self) -> bool:
+        """Tell that anything may read the result."""
+        return True
+
+
+def copy_inputs(source: Node, node: Node) -> None:
+    """Let a node quantise what it reads as another does."""
+    of_source = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if of_source is not None and annotation is not None:
+        annotation.input_qspec_map = dict(of_source.input_qspec_map)
+
+
+def keep_fine(
+    found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
+) -> None:
+    """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits."""
+    for each in list(found):
+        if each.is_annotated:
+            continue
+        spec = each.spec
+        if spec is None:
+            each.undo()
+        else:
+            annotate(each, spec)
+
+
+def derived_spec(
+    spec: QuantizationSpec,
+    place: tuple[Node, Node],
+    qparams: Callable[..., tuple[Tensor, Tensor]],
+) -> DerivedQuantizationSpec:
+    """Return the specification of a value whose qparams are computed from the observer of another.
+
+    Args:
+        spec: that of the other.
+        place: where the other is read.
+        qparams: computes them.
+    """
+    return DerivedQuantizationSpec(
+        derived_from=[place],
+        derive_qparams_fn=qparams,
+        dtype=spec.dtype,
+        quant_min=spec.quant_min,
+        quant_max=spec.quant_max,
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+def give_spec(
+    node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
+) -> None:
+    """Quantise a value by a specification, also where it is read."""
+    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    for reader in node.users:
+        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+
+
+def fixed_spec(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
+    """Return the specification of values from 0 to the largest."""
+    low, high = spec.quant_min, spec.quant_max
+    assert low is not None
+    assert high is not None
+    return FixedQParamsQuantizationSpec(
+        dtype=spec.dtype,
+        scale=largest / (high - low),
+        zero_point=low,
+        quant_min=low,
+        quant_max=high,
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+def is_broadcast(reciprocal: Node) -> bool:
+    """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
+    divisor = tensor_of(reciprocal)
+    if divisor is None or divisor.dtype != torch.float32:
+        return False
+    is_wider = False
+    for reader in reciprocal.users:
+        value = tensor_of(reader)
+        if value is None or reader.target is not _PRODUCT or not _has_values(reader):
+            return False
+        is_wider = is_wider or _is_wider(value, divisor)
+    return is_wider
+
+
+def _has_values(product: Node) -> bool:
+    """Tell whether a product is one of two different values."""
+    left, right = product.args[:2]
+    if not isinstance(left, Node) or not isinstance(right, Node):
+        return False
+    return left is not right
+
+
+def _is_wider(value: Tensor, factor: Tensor) -> bool:
+    """Tell whether a dimension of a value is one along which its factor does not change."""
+    missing = value.dim() - factor.dim()
+    sizes = (*[1] * missing, *factor.shape)
+    for size, of_factor in zip(value.shape, sizes, strict=True):
+        if not isinstance(of_factor, int) or of_factor != 1:
+            continue
+        if not isinstance(size, int) or size != 1:
+            return True
+    return False
+
+
+def is_call(value: object, target: object) -> TypeGuard[Node]:
+    """Tell whether a value is that of an operator."""
+    return isinstance(value, Node) and value.target is target
+
+
+def is_difference(value: Node) -> bool:
+    """Tell whether a value is a difference from a mean."""
+    if value.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in value.meta:
+        return False
+    return is_centred(value)
+
+
+def is_of_int8(node: Node) -> bool:
+    """Tell whether all that a node reads and gives is of 8 bits."""
+    specs: list[object] = [None]
+    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    if annotation is not None:
+        specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
+    return all(map(int8_spec, specs))

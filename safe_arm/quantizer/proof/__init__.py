@@ -1,0 +1,1 @@
+"""The quantised graph beside the float net."""

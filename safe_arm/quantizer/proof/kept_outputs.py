@@ -1,0 +1,61 @@
+"""Keep the dtype and rank of a program's outputs (known issue T23)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
+from torch.utils._pytree import tree_leaves, tree_map
+
+from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
+
+_ATEN = torch.ops.aten
+
+
+def values_of_outputs(model: GraphModule) -> list[Tensor | None]:
+    """Return the fake tensors of a graph's outputs before the passes; None for other outputs."""
+    return [tensor_of(leaf) for leaf in tree_leaves(_returned(model))]
+
+
+def restore_outputs(model: GraphModule, before: Sequence[Tensor | None]) -> None:
+    """Cast and view outputs as what they were before the passes, where a pass made something else of them.
+
+    Stock's passes narrow int64 to int32 and make vectors of scalars without looking whether a value is an output, which
+    the host reads by the dtype and shape that the net gives it.
+
+    Args:
+        model: a graph after the passes; changed in place.
+        before: what ``values_of_outputs`` said before them.
+    """
+    wanted = iter(before)
+    restored = tree_map(lambda leaf: _restored(leaf, next(wanted)), _returned(model))
+    model.graph.output_node().args = (restored,)
+    model.recompile()
+
+
+def _returned(model: GraphModule) -> object:
+    return model.graph.output_node().args[0]
+
+
+def _restored(leaf: object, before: Tensor | None) -> object:
+    """Return a node that gives an output as it was."""
+    after = tensor_of(leaf)
+    if before is None or after is None:
+        return leaf
+    if after.dtype != before.dtype:
+        leaf = _behind(leaf, _ATEN.to.dtype, before.dtype)
+    if not before.dim() and after.dim():
+        leaf = _behind(leaf, _ATEN.view.default, [])
+    return leaf
+
+
+def _behind(node: Any, target: torch._ops.OpOverload, argument: Argument) -> Node:
+    graph = node.graph
+    with graph.inserting_before(graph.output_node()):
+        call = add_call(graph, target, node, argument)
+    call.meta = {**node.meta, "val": call.meta["val"]}
+    return call

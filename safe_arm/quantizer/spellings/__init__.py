@@ -1,0 +1,1 @@
+"""Operators that no annotator knows, written with operators that one does."""

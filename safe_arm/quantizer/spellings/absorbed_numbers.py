@@ -1,0 +1,134 @@
+"""Leave out what is lost in a number beyond all others, such as the state of -1e38 with which a maximum begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.graphs.constant_values import (
+    ConstantValues,
+    rewrite_with_constants,
+)
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
+
+_ATEN = torch.ops.aten
+#: In a float of 32 bits a number as large as this takes up any other below 2**76.
+_FAR = 2.0**100
+
+
+def leave_out_absorbed(model: GraphModule) -> None:
+    """Write the other operand of a maximum for one with a constant below -2**100, and so on.
+
+    ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
+    in which nothing is left of x, and which no rescale reaches. So it does for -1e9, with which a maximum is a clamp.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    rewrite_with_constants(model, _leave_out)
+
+
+def _leave_out(node: Node, values: ConstantValues) -> bool:
+    rule = _RULES.get(node.target)
+    if rule is None or node.kwargs or tensor_of(node) is None:
+        return False
+    left, right = node.args[:2]
+    constants = (values.of(left), values.of(right))
+    if None not in constants:
+        return False
+    for place, value in enumerate(constants):
+        if value is None:
+            continue
+        written = rule(node, place, value)
+        if written is None:
+            return False
+        node.replace_all_uses_with(_as_wide(node, written))
+        node.graph.erase_node(node)
+        return True
+    return False
+
+
+def _is_far(value: Tensor) -> bool:
+    """Tell whether all numbers of a constant are far beyond others, on one side."""
+    if value.dtype != torch.float32 or not value.numel():
+        return False
+    return bool((value <= -_FAR).all()) or bool((value >= _FAR).all())
+
+
+def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the operand that is the maximum; one that is not below a number."""
+    if not _is_far(value):
+        bound = _bound(value)
+        if bound > -SMALLEST_FILL:
+            return None
+        return _clamped(node, 1 - place, min=bound)
+    if value.flatten()[0] < 0:
+        place = 1 - place
+    return _operand(node, place)
+
+
+def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the operand that is the minimum; one that is not above a number."""
+    if not _is_far(value):
+        bound = _bound(value)
+        if bound < SMALLEST_FILL:
+            return None
+        return _clamped(node, 1 - place, max=bound)
+    if value.flatten()[0] > 0:
+        place = 1 - place
+    return _operand(node, place)
+
+
+def _bound(value: Tensor) -> float:
+    """Return the number that a constant has everywhere; 0 if it has several."""
+    if value.dtype != torch.float32 or not value.numel():
+        return 0.0
+    low, high = value.aminmax()
+    return float(low) if low == high else 0.0
+
+
+def _clamped(node: Node, place: int, **bound: float) -> Node | None:
+    operand = _operand(node, place)
+    if operand is None:
+        return None
+    return Writer(node)(_ATEN.clamp.default, operand, **bound)
+
+
+def _of_sum(node: Node, place: int, value: Tensor) -> Node | None:
+    return _operand(node, place) if _is_far(value) else None
+
+
+def _of_difference(node: Node, place: int, value: Tensor) -> Node | None:
+    """Return the far number; its negative if it is subtracted."""
+    if not _is_far(value):
+        return None
+    if place == 0:
+        return _operand(node, place)
+    return Writer(node).constant(-value)
+
+
+def _operand(node: Node, place: int) -> Node | None:
+    operand = node.args[place]
+    return operand if isinstance(operand, Node) else None
+
+
+def _as_wide(node: Node, value: Node) -> Node:
+    """Write a value in the sizes of the operator in whose place it stands."""
+    shape = node.meta["val"].shape
+    if value.meta["val"].shape == shape:
+        return value
+    sizes = [Writer(node).size(node, dim) for dim in range(len(shape))]
+    return Writer(node)(_ATEN.expand.default, value, sizes)
+
+
+_RULES: dict[Any, Callable[[Node, int, Tensor], Node | None]] = {
+    _ATEN.maximum.default: _of_maximum,
+    _ATEN.minimum.default: _of_minimum,
+    _ATEN.add.Tensor: _of_sum,
+    _ATEN.sub.Tensor: _of_difference,
+}

@@ -1,0 +1,91 @@
+"""A condition that is computed with is a choice between 1 and 0.
+
+No profile of integers casts a boolean to a float, so that the peaks of a heat map, ``heat * (pooled == heat).float()``,
+cut the delegate in two. A ``where`` of two constants is delegated.
+"""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+#: Casts, whose dtype is that of their result.
+_CASTS = (
+    _ATEN.to.dtype,
+    _ATEN.to.device,
+    _ATEN.to.dtype_layout,
+    _ATEN.to.other,
+    _ATEN.type_as.default,
+    _ATEN._to_copy.default,
+)
+#: Arithmetic that takes a boolean beside a float.
+_ARITHMETIC = (_ATEN.add.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor)
+
+
+def choose_numbers(model: GraphModule) -> None:
+    """Write a boolean that becomes a float of 32 bits as a ``where`` of 1 and 0.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        chosen: dict[Node, Node] = {}
+        for node in list(module.graph.nodes):
+            if not _is_float(node):
+                continue
+            if node.target in _CASTS:
+                _choose(node, chosen)
+            elif node.target in _ARITHMETIC:
+                _choose_operands(node, chosen)
+        if chosen:
+            module.graph.eliminate_dead_code()
+            module.recompile()
+
+
+def _choose(cast: Node, chosen: dict[Node, Node]) -> None:
+    condition = cast.args[0]
+    if not _is_condition(condition):
+        return
+    if all(reader.op == "output" for reader in cast.users):
+        return
+    cast.replace_all_uses_with(_choice(cast, condition, chosen))
+
+
+def _choose_operands(node: Node, chosen: dict[Node, Node]) -> None:
+    for operand in node.all_input_nodes:
+        if _is_condition(operand):
+            node.replace_input_with(operand, _choice(node, operand, chosen))
+
+
+def _choice(
+    node: Node,
+    condition: Node,
+    chosen: dict[Node, Node],
+) -> Node:
+    """Return the choice by a condition, which is written before its first reader."""
+    if condition not in chosen:
+        write = Writer(node)
+        shape = [1] * condition.meta["val"].dim()
+        one = write.constant(torch.ones(shape), "one")
+        zero = write.constant(torch.zeros(shape), "zero")
+        chosen[condition] = write(_ATEN.where.self, condition, one, zero)
+    return chosen[condition]
+
+
+def _is_float(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and value.dtype == torch.float32
+
+
+def _is_condition(node: object) -> TypeGuard[Node]:
+    """Return whether an operator gives a boolean."""
+    value = tensor_of(node)
+    if value is None or value.dtype != torch.bool:
+        return False
+    return isinstance(node, Node) and node.op == "call_function"

@@ -1,0 +1,113 @@
+"""Keep the index of a maximum or minimum an index, and apart from the value (known issue T30)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.graph_edits import add_call
+
+_ATEN = torch.ops.aten
+#: The operators that return a value and its index, and the one that returns the index.
+_INDEX_OF = {
+    _ATEN.max.dim: _ATEN.argmax.default,
+    _ATEN.min.dim: _ATEN.argmin.default,
+}
+#: The one that returns the value.
+_VALUE_OF = {
+    _ATEN.max.dim: _ATEN.amax.default,
+    _ATEN.min.dim: _ATEN.amin.default,
+}
+
+
+def name_extreme_indices(model: GraphModule) -> None:
+    """Replace ``max`` and ``min`` along a dimension by ``argmax`` and ``argmin`` where their index is read.
+
+    Stock takes the first reader for that of the value, whichever of the two it reads, and gives it the value. Where
+    both are read it raises; the value of floats is ``amax`` or ``amin`` then.
+    Both operators return the first index of a value that occurs more than once, and that of the first NaN.
+    A minimum stays one here: only its own domain leaves out what it does not take, such as 1e9 where a place is masked.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        for target in _INDEX_OF:
+            for node in module.graph.find_nodes(op="call_function", target=target):
+                _keep_what_is_read(node)
+        module.recompile()
+
+
+def _keep_what_is_read(node: Node) -> None:
+    """Erase results that nothing reads; leave one node for each result, and an index for an index alone."""
+    results: dict[object, Node] = {}
+    for result in list(node.users):
+        if result.target is not operator.getitem:
+            return
+        index = result.args[1]
+        first = results.get(index)
+        if first is not None:
+            result.replace_all_uses_with(first)
+        if result.users:
+            results[index] = result
+        else:
+            node.graph.erase_node(result)
+    if 1 not in results:
+        return
+    if 0 in results:
+        if node.meta["val"][0].dtype != torch.float32:
+            return
+        _replace(node, results[0], _amount)
+    _replace(node, results[1], _place)
+    node.graph.erase_node(node)
+
+
+def _replace(
+    node: Node,
+    result: Node,
+    written_by: Callable[[Node, Node, int, bool], Node],
+) -> None:
+    """Replace one of the results."""
+    source = node.args[0]
+    assert isinstance(source, Node)
+    dim, keepdim = (*node.args[1:], False)[:2]
+    keepdim = node.kwargs.get("keepdim", keepdim)
+    dim = node.kwargs.get("dim", dim)
+    with node.graph.inserting_before(node):
+        written = written_by(node, source, dim, keepdim)  # type: ignore[arg-type]
+    written.meta = {**node.meta, "val": result.meta["val"]}
+    result.replace_all_uses_with(written)
+    node.graph.erase_node(result)
+
+
+def _amount(
+    node: Node,
+    source: Node,
+    dim: int,
+    keepdim: bool,
+) -> Node:
+    target = _VALUE_OF[node.target]  # type: ignore[index]
+    return node.graph.call_function(target, (source, [dim], keepdim))
+
+
+def _place(
+    node: Node,
+    source: Node,
+    dim: int,
+    keepdim: bool,
+) -> Node:
+    if source.meta["val"].dtype == torch.bool:
+        source = _as_numbers(source)
+    target = _INDEX_OF[node.target]  # type: ignore[index]
+    return node.graph.call_function(target, (source, dim, keepdim))
+
+
+def _as_numbers(source: Node) -> Node:
+    """Return a boolean as a number; only the operators with two results take booleans."""
+    numbers = add_call(source.graph, _ATEN.to.dtype, source, torch.uint8)
+    numbers.meta = {**source.meta, "val": numbers.meta["val"]}
+    return numbers

@@ -1,0 +1,48 @@
+"""A number that ``where`` fills in is a tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.domains.filled_domains import moved_to_extremes
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+
+_WHERE = torch.ops.aten.where
+#: The place of the number in each spelling.
+_NUMBERS = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
+#: A larger number is there to mask; in a domain that reaches it no other value has codes. A maximum has no need of it.
+_LARGEST = 100
+
+
+def fill_from_tensors(model: GraphModule) -> None:
+    """Write ``where(condition, x, 0.0)`` with a tensor in the place of the number.
+
+    Stock annotates ``where`` of two tensors only, so that the other spellings stay float and cut the delegate in two.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        for target, place in _NUMBERS.items():
+            for node in module.graph.find_nodes(op="call_function", target=target):
+                _fill(node, place)
+        module.recompile()
+
+
+def _fill(node: Node, place: int) -> None:
+    result = tensor_of(node)
+    number = node.args[place]
+    if result is None or result.dtype != torch.float32:
+        return
+    if not isinstance(number, (int, float)) or node.kwargs:
+        return
+    if not abs(number) <= _LARGEST and not moved_to_extremes(node, number):
+        return
+    write = Writer(node)
+    operands = list(node.args)
+    operands[place] = write.constant(torch.tensor(float(number)))
+    filled = write(_WHERE.self, *operands)
+    node.replace_all_uses_with(filled)
+    node.graph.erase_node(node)

@@ -1,0 +1,119 @@
+"""Keep the result of a scalar tensor and a number a scalar (known issue T21)."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+
+_ATEN = torch.ops.aten
+#: Operators that may have a number for a tensor, and the overload that takes a tensor of it.
+_WITH_TENSOR: dict[object, torch._ops.OpOverload] = {
+    _ATEN.floor_divide.default: _ATEN.floor_divide.default,
+    _ATEN.div.Tensor_mode: _ATEN.div.Tensor_mode,
+    _ATEN.rsub.Scalar: _ATEN.sub.Tensor,
+}
+for _packet in (_ATEN.add, _ATEN.sub, _ATEN.mul, _ATEN.div):
+    _WITH_TENSOR[_packet.Scalar] = _packet.Tensor
+    _WITH_TENSOR[_packet.Tensor] = _packet.Tensor
+for _packet in (_ATEN.eq, _ATEN.ne, _ATEN.gt, _ATEN.ge, _ATEN.lt, _ATEN.le):
+    _WITH_TENSOR[_packet.Scalar] = _packet.Tensor
+#: Those of them that multiply their second operand by a number, alpha.
+_WITH_MULTIPLE = {
+    _ATEN.add.Scalar,
+    _ATEN.sub.Scalar,
+    _ATEN.add.Tensor,
+    _ATEN.sub.Tensor,
+}
+
+
+def keep_scalar_ranks(model: GraphModule) -> None:
+    """Give every number that meets a scalar tensor of floats a scalar tensor of its own.
+
+    Stock's passes make tensors of shape (1,) of such numbers, so that the result is no scalar any more: an output has
+    another shape than the net's, and what stacks such values along a dimension does so along another.
+
+    Args:
+        model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
+            is annotated as a graph of its own.
+    """
+    nodes = []
+    for node in model.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if len(node.args) < 2:
+            continue
+        if _is_float_scalar(node.args[0]):
+            nodes.append(node)
+    for node in nodes:
+        if _has_multiple(node):
+            _multiply(node, model)
+        if _meets_number(node):
+            _give_tensor(node, model)
+        elif node.target is _ATEN.prelu.default:
+            _flatten_weight(node)
+    if nodes:
+        model.recompile()
+
+
+def _has_multiple(node: Node) -> bool:
+    """Return whether the second operand is multiplied by a number."""
+    if node.target not in _WITH_MULTIPLE:
+        return False
+    return bool(node.kwargs.get("alpha", 1) != 1)
+
+
+def _meets_number(node: Node) -> bool:
+    """Return whether the second operand is a number that a tensor can stand for."""
+    if node.target not in _WITH_TENSOR:
+        return False
+    if node.target is _ATEN.rsub.Scalar and len(node.args) > 2:
+        return False
+    return isinstance(node.args[1], (int, float))
+
+
+def _is_float_scalar(node: object) -> bool:
+    """Return whether a node gives a scalar tensor of floats."""
+    value = tensor_of(node)
+    return value is not None and value.dim() == 0 and value.is_floating_point()
+
+
+def _multiply(node: Node, module: GraphModule) -> None:
+    """Make the multiple the second operand of a sum of a scalar and a multiple."""
+    second = node.args[1]
+    multiple = node.kwargs["alpha"]
+    assert isinstance(multiple, (int, float))
+    if isinstance(second, (int, float)):
+        node.args, node.kwargs = (node.args[0], second * multiple), {}
+    elif isinstance(second, Node) and _is_float_scalar(second):
+        with node.graph.inserting_before(node):
+            product = node.graph.call_function(_ATEN.mul.Tensor, (second, multiple))
+        product.meta = dict(second.meta)
+        node.args, node.kwargs = (node.args[0], product), {}
+        _give_tensor(product, module)
+
+
+def _give_tensor(node: Node, module: GraphModule) -> None:
+    scalar, number = node.args[:2]
+    assert isinstance(scalar, Node)
+    assert isinstance(number, (int, float))
+    like = scalar.meta["val"]
+    value = torch.tensor(float(number), dtype=like.dtype)
+    with node.graph.inserting_before(node):
+        constant = add_constant(module, f"_number_of_{node.name}", value, like)
+    if node.target is _ATEN.rsub.Scalar:
+        node.args = (constant, scalar)
+    else:
+        node.args = (scalar, constant, *node.args[2:])
+    node.target = _WITH_TENSOR[node.target]
+
+
+def _flatten_weight(node: Node) -> None:
+    """Make the one weight of a PReLU of a scalar a scalar."""
+    weight = node.args[1]
+    assert isinstance(weight, Node)
+    if weight.meta["val"].dim():
+        with node.graph.inserting_before(node):
+            scalar = add_call(node.graph, _ATEN.view.default, weight, [])
+        node.update_arg(1, scalar)

@@ -1,0 +1,180 @@
+"""Products of vectors and matrices that no annotator knows, in terms of operators that one does.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_static, static_sizes
+
+_ATEN = torch.ops.aten
+#: Factors that are multiplied at most: each product is rounded.
+_MOST_FACTORS = 8
+
+
+def _cross(x: Tensor, y: Tensor, dim: int | None) -> Tensor | None:
+    """Return a product of vectors with three elements as a difference of products of shifted vectors."""
+    if not is_static(x):
+        return None
+    if dim is None:
+        dim = list(x.shape).index(3)
+    first, second = _shifted(x, dim)
+    other_first, other_second = _shifted(y, dim)
+    return first * other_second - second * other_first
+
+
+def _shifted(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return a vector that begins with its second element, and one that begins with its third."""
+    longer = torch.cat([x, _ATEN.slice(x, dim, 0, 2)], dim)
+    return _ATEN.slice(longer, dim, 1, 4), _ATEN.slice(longer, dim, 2, 5)
+
+
+def _vector_dot(x: Tensor, y: Tensor, dim: int) -> Tensor:
+    return (x * y).sum([dim])
+
+
+def _inner(write: Writer, x: Node, y: Node) -> Node | None:
+    """Write the products of all rows of two tensors."""
+    for each in (x, y):
+        if not each.meta["val"].dim():
+            return write(_ATEN.mul.Tensor, x, y)
+    return _contract(write, x, y, [-1], [-1])
+
+
+def _contract(
+    write: Writer, x: Node, y: Node, dims: list[int], others: list[int]
+) -> Node | None:
+    """Write a sum of products along some dimensions as a product of two matrices, or as a layer of a constant."""
+    if static_sizes(x) is None or static_sizes(y) is None:
+        return None
+    is_layer = y.op == "get_attr"
+    contracted: Node | None
+    contracted = write.compute(_contracted, (x, y, dims, others, is_layer))
+    return contracted
+
+
+def _contracted(
+    x: Tensor, y: Tensor, dims: list[int], others: list[int], is_layer: bool
+) -> Tensor | None:
+    summed = [dim % x.dim() for dim in dims]
+    others = [dim % y.dim() for dim in others]
+    kept = _rest(x, summed)
+    others_kept = _rest(y, others)
+    lengths = [x.shape[dim] for dim in summed]
+    if lengths != [y.shape[dim] for dim in others]:
+        return None  # One of them is broadcast.
+    terms = math.prod(lengths)
+    if not kept and not others_kept:
+        row = _matrix(x, summed, [terms])
+        return _vector_dot(row, _matrix(y, others, [terms]), 0)
+    rows = _matrix(x, [*kept, *summed], [-1, terms])
+    columns = _matrix(y, [*others_kept, *others], [-1, terms])
+    product = F.linear(rows, columns) if is_layer else rows.mm(columns.t())
+    shape = [x.shape[dim] for dim in kept]
+    for dim in others_kept:
+        shape.append(y.shape[dim])
+    return product.reshape(shape)
+
+
+def _rest(x: Tensor, dims: list[int]) -> list[int]:
+    """Return the dimensions of a tensor that are not among some."""
+    return [dim for dim in range(x.dim()) if dim not in dims]
+
+
+def _matrix(x: Tensor, order: list[int], shape: list[int]) -> Tensor:
+    """Return a tensor in another order of its dimensions, and in a shape of one or two of them."""
+    if order != sorted(order):
+        x = x.permute(order)
+    if len(order) == len(shape):
+        return x
+    return x.reshape(shape)
+
+
+def _kronecker(x: Tensor, y: Tensor) -> Tensor | None:
+    """Return the products of all elements of two matrices, each in its own block."""
+    if not is_static(x) or not is_static(y):
+        return None
+    if x.dim() != 2 or y.dim() != 2:
+        return None
+    rows, columns = x.shape
+    height, width = y.shape
+    spread = x.reshape(rows, 1, columns, 1)
+    blocks = spread * y.reshape(1, height, 1, width)
+    return blocks.reshape(rows * height, columns * width)
+
+
+def _add_matrix_by_vector(
+    x: Tensor, matrix: Tensor, vector: Tensor, beta: float, alpha: float
+) -> Tensor | None:
+    if beta != 1 or alpha != 1 or not is_static(matrix):
+        return None
+    rows, columns = matrix.shape
+    # In a batch of one, the product is rounded once, with the sum.
+    batch = matrix.reshape(1, rows, columns)
+    product = batch.bmm(vector.reshape(1, columns, 1))
+    return (x.unsqueeze(-1) + product).reshape(rows)
+
+
+def _add_outer(
+    x: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float
+) -> Tensor | None:
+    if beta != 1 or alpha != 1:
+        return None
+    return x + left.unsqueeze(1) * right.unsqueeze(0)
+
+
+def _add_summed_batch(
+    x: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float
+) -> Tensor | None:
+    if beta != 1 or alpha != 1 or not is_static(left) or not is_static(right):
+        return None
+    batch, rows, terms = left.shape
+    # One product of all terms is rounded once, with the sum.
+    all_rows = left.permute(1, 0, 2).reshape(1, rows, batch * terms)
+    product = all_rows.bmm(right.reshape(1, batch * terms, -1))
+    return (x.unsqueeze(0) + product).squeeze(0)
+
+
+def _product_along(
+    x: Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None
+) -> Tensor | None:
+    """Return a product of few elements as one of halves."""
+    if not x.dim() or not is_static(x) or dtype not in (None, torch.float32):
+        return None
+    count = x.shape[dim]
+    if not 0 < count <= _MOST_FACTORS:
+        return None
+    while count > 1:
+        half = count // 2
+        left = _ATEN.slice(x, dim, 0, half)
+        product = left * _ATEN.slice(x, dim, half, 2 * half)
+        if count % 2:
+            last = _ATEN.slice(x, dim, 2 * half, count)
+            product = torch.cat([product, last], dim)
+        x = product
+        count = half + count % 2
+    return x if keepdim else x.squeeze(dim)
+
+
+PRODUCTS = {
+    _ATEN.cross.default: _cross,
+    _ATEN.linalg_cross.default: _cross,
+    _ATEN.linalg_vecdot.default: _vector_dot,
+    _ATEN.kron.default: _kronecker,
+    _ATEN.addmv.default: _add_matrix_by_vector,
+    _ATEN.addr.default: _add_outer,
+    _ATEN.addbmm.default: _add_summed_batch,
+    _ATEN.prod.dim_int: _product_along,
+}
+#: Spellings that look at the nodes of the graph.
+CONTRACTIONS = {
+    _ATEN.inner.default: _inner,
+    _ATEN.tensordot.default: _contract,
+}

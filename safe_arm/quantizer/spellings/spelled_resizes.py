@@ -1,0 +1,109 @@
+"""Spellings of resizes that no annotator knows.
+
+Each takes the arguments of the operator in the order of its schema, and returns None for what it leaves alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+
+_ATEN = torch.ops.aten
+_BICUBIC = _ATEN.upsample_bicubic2d.vec
+_TRANSPOSE = _ATEN.transpose.int
+_LINEAR = _ATEN.linear.default
+#: Maximum length of a side that is resized by a matrix.
+_LONGEST = 1024
+#: The dimension that a sequence is given to be an image.
+_ROWS = -2
+
+
+def _nearest(
+    write: Writer,
+    x: Node,
+    sizes: list[int] | None,
+    scales: list[float] | None,
+) -> Node:
+    image = write(_ATEN.unsqueeze.default, x, _ROWS)
+    resized = write(
+        _ATEN.upsample_nearest2d.vec,
+        image,
+        _with_row(sizes),
+        _with_row(scales),
+    )
+    return write(_ATEN.squeeze.dim, resized, _ROWS)
+
+
+def _linear(
+    write: Writer,
+    x: Node,
+    sizes: list[int] | None,
+    aligns: bool,
+    scales: list[float] | None,
+) -> Node | None:
+    """Write a resize of a sequence as a linear layer whose weight is the resized unit matrix."""
+    value = tensor_of(x)
+    assert value is not None
+    size = value.shape[-1]
+    if not isinstance(size, int) or size > _LONGEST:
+        return None
+    units = torch.eye(size).unsqueeze(0)
+    resized = _ATEN.upsample_linear1d.vec(units, sizes, aligns, scales)
+    weight = write.constant(resized[0].T.contiguous())
+    return write(_LINEAR, x, weight)
+
+
+def _with_row(numbers: list[Any] | None) -> list[Any] | None:
+    """Return the sizes or scales of an image of one row."""
+    if numbers is None:
+        return None
+    one = type(numbers[0])(1)
+    return [one, *numbers]
+
+
+def _bicubic(
+    write: Writer,
+    x: Node,
+    sizes: list[int] | None,
+    aligns: bool,
+    scales: list[float] | None,
+) -> Node | None:
+    """Write a resize of rows and columns as two linear layers, whose weights are resized unit matrices."""
+    value = tensor_of(x)
+    assert value is not None
+    for size in value.shape:
+        if not isinstance(size, int) or size > _LONGEST:
+            return None
+
+    def resized(image: Tensor, place: int) -> Tensor:
+        """Return an image with one side resized as that side of x."""
+        given = list(image.shape[2:])
+        factors = [1.0, 1.0]
+        if scales is not None:
+            factors[place] = scales[place]
+            return _BICUBIC(image, None, aligns, factors)  # type: ignore[no-any-return]
+        assert sizes is not None
+        given[place] = sizes[place]
+        return _BICUBIC(image, given, aligns, None)  # type: ignore[no-any-return]
+
+    units = [torch.eye(size).view(1, 1, size, size) for size in value.shape[2:]]
+    down = resized(units[0], 0)[0, 0]
+    across = resized(units[1], 1)[0, 0].T
+    rows = write.constant(down, "rows")
+    columns = write.constant(across.contiguous(), "columns")
+    wider = write(_LINEAR, x, columns)
+    turned = write(_TRANSPOSE, wider, -1, -2)
+    higher = write(_LINEAR, turned, rows)
+    return write(_TRANSPOSE, higher, -1, -2)
+
+
+RESIZES = {
+    _ATEN.upsample_nearest1d.vec: _nearest,
+    _ATEN.upsample_linear1d.vec: _linear,
+    _BICUBIC: _bicubic,
+}

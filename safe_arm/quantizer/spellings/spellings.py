@@ -1,0 +1,210 @@
+"""Operators that no annotator knows are written with operators that one does.
+
+Stock quantises what is in its annotators' tables; any other operator stays float and cuts the delegate in two, though
+TOSA has an operator for it.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.operators import named
+from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
+from safe_arm.quantizer.graphs.own_writes import functional_of
+from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
+from safe_arm.quantizer.spellings.spelled_arithmetic import (
+    ARITHMETIC,
+    ARITHMETIC_OF_NODES,
+)
+from safe_arm.quantizer.spellings.spelled_cells import CELLS, TRAINED_CELLS
+from safe_arm.quantizer.spellings.spelled_convolutions import (
+    CONVOLUTIONS,
+    PADDED_CONVOLUTIONS,
+)
+from safe_arm.quantizer.spellings.spelled_folds import FOLDS
+from safe_arm.quantizer.spellings.spelled_kernels import KERNELS
+from safe_arm.quantizer.spellings.spelled_losses import LOSSES
+from safe_arm.quantizer.spellings.spelled_norms import (
+    BATCH_NORMS,
+    NORMS,
+    NORMS_IN_GROUPS,
+)
+from safe_arm.quantizer.spellings.spelled_pools import POOLS
+from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
+from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
+from safe_arm.quantizer.spellings.spelled_views import VIEWS
+
+#: Functions of tensors, which are traced.
+_FUNCTIONS: dict[Any, Any] = {
+    **ACTIVATIONS,
+    **ARITHMETIC,
+    **CELLS,
+    **FOLDS,
+    **LOSSES,
+    **NORMS,
+    **PADDED_CONVOLUTIONS,
+    **POOLS,
+    **PRODUCTS,
+    **VIEWS,
+}
+#: Functions of nodes, each with a writer before its arguments.
+_WRITERS: dict[Any, Any] = {
+    **ARITHMETIC_OF_NODES,
+    **BATCH_NORMS,
+    **CONTRACTIONS,
+    **CONVOLUTIONS,
+    **KERNELS,
+    **RESIZES,
+}
+#: Operators that torch itself writes with others, which an annotator knows.
+_COMPOSITES = named(
+    "absolute adjoint broadcast_tensors broadcast_to clip column_stack diff"
+    " divide dsplit dstack expand_as ger hsplit hstack mH mT multiply"
+    " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
+    " tensor_split true_divide vsplit vstack"
+)
+#: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
+#: be in the delegate.
+_COSTLY = frozenset(
+    (
+        torch.ops.aten.addcdiv.default,
+        torch.ops.aten.addcmul.default,
+        torch.ops.aten.baddbmm.default,
+        torch.ops.aten.lerp.Scalar,
+        torch.ops.aten.lerp.Tensor,
+        torch.ops.aten.linalg_norm.default,
+        torch.ops.aten.prod.dim_int,
+        torch.ops.aten.rms_norm.default,
+        torch.ops.aten.std.correction,
+        torch.ops.aten.std.dim,
+    )
+)
+#: Operators that stock annotates, but not where they write into their argument.
+_ANNOTATED = named(
+    "abs celu clamp cos elu erf exp floor hardsigmoid log neg reciprocal round rsqrt"
+    " selu sigmoid sin sqrt tanh"
+)
+
+
+def spell_out_operators(
+    model: GraphModule,
+    *,
+    keeps_costly: bool = False,
+    keeps_norms: bool = False,
+    in_groups: bool = False,
+) -> None:
+    """Write the operators of the tables with others, which compute the same float values.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place. Only
+            values of 32 bits are quantised, so others keep their operators.
+        keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
+        keeps_norms: leave batch norms alone, which are folded when training is over, and the factors of other norms
+            and the biases of recurrent steps parameters.
+        in_groups: write instance norms with factors as norms of groups, which take an Ethos-U85 a third less time and
+            an Ethos-U55 a third more, by Vela's estimate.
+    """
+    kept: set[object] = set()
+    functions, writers = _FUNCTIONS, _WRITERS
+    if keeps_costly:
+        kept.update(_COSTLY)
+    if keeps_norms:
+        kept.add(torch.ops.aten.batch_norm.default)
+        writers = {**_WRITERS, **TRAINED_CELLS}
+    if in_groups:
+        functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}
+    for module in graph_modules(model):
+        is_changed = False
+        for node in list(module.graph.nodes):
+            if node.op != "call_function" or node.target in kept:
+                continue
+            if _spell_out(node, functions, writers):
+                is_changed = True
+        if is_changed:
+            module.graph.eliminate_dead_code()
+            module.recompile()
+
+
+def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> bool:
+    """Write one operator with others, and tell whether it was."""
+    if not _is_float(node):
+        return False
+    is_changed = _write_apart(node)
+    before = node.prev
+    written = _written(node, functions, writers)
+    if written is None:
+        return is_changed
+    if isinstance(written, Node):
+        node.replace_all_uses_with(written)
+        node.graph.erase_node(node)
+        return True
+    if _replace_elements(node, written):
+        return True
+    while node.prev is not before:
+        node.graph.erase_node(node.prev)
+    return is_changed
+
+
+def _written(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> Any:
+    """Write others before an operator and return their result or list of results; None if it is left alone."""
+    target: Any = node.target
+    write = Writer(node)
+    if target in writers:
+        return writers[target](write, *arguments_by_name(node).values())
+    if target in functions:
+        arguments = arguments_by_name(node).values()
+        return write.compute(functions[target], list(arguments))
+    if op_name(node) in _COMPOSITES:
+        return write.compute(target, node.args, node.kwargs, is_whole=False)
+    return None
+
+
+def _write_apart(node: Node) -> bool:
+    """Make an operator that writes into what nothing else reads give a value of its own; tell whether it does."""
+    functional = functional_of(node)
+    if functional is None:
+        return False
+    name = op_name(node).removesuffix("_")
+    is_spelled = functional in _FUNCTIONS or functional in _WRITERS
+    if not is_spelled and name not in _ANNOTATED | _COMPOSITES:
+        return False
+    node.target = functional
+    return True
+
+
+def _is_float(node: Node) -> bool:
+    """Return whether all tensors that an operator reads and gives are floats of 32 bits."""
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    result = node.meta.get("val")
+    if isinstance(result, (tuple, list)):
+        values += result[:1]
+    else:
+        values.append(result)
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.dtype != torch.float32:
+            return False
+    return bool(values)
+
+
+def _replace_elements(node: Node, written: list[Node]) -> bool:
+    """Replace what is picked of an operator's results; tell whether all of it was written."""
+    picks: dict[Node, Any] = {}
+    for pick in node.users:
+        if pick.target is not operator.getitem:
+            return False
+        picks[pick] = pick.args[1]
+    for pick, place in picks.items():
+        if pick.users and place >= len(written):
+            return False
+    for pick, place in picks.items():
+        if pick.users:
+            pick.replace_all_uses_with(written[place])
+        node.graph.erase_node(pick)
+    node.graph.erase_node(node)
+    return True

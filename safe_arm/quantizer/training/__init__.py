@@ -1,0 +1,1 @@
+"""Quantisation-aware training: what is trained, folded and named."""

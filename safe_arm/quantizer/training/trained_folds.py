@@ -1,0 +1,211 @@
+"""Fold a batch norm that is trained into its layer, when training is over.
+
+While the net is trained, the layer computes with the weights that it is going to have, rounded as they are going to be;
+what the norm multiplies by is divided out again in front of the norm, which moves its statistics by the layer's own
+results. torchao does the same by patterns, which know convolutions of one and two dimensions alone. They lose what is
+no tensor: each norm gets an epsilon of 1e-5 and a momentum of 0.1, and one that is frozen is trained (known issue T53).
+A factor of zero, as residual blocks begin with, makes every value NaN there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.nn import Parameter
+from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
+
+_ATEN = torch.ops.aten
+
+
+def write_folds(model: GraphModule) -> None:
+    """Let each layer with a batch norm of its own compute with the weights that it has when the norm is folded.
+
+    Args:
+        model: an annotated float graph, whose norms stand behind their layers; changed in place.
+    """
+    moved: dict[EdgeOrNode, EdgeOrNode] = {}
+    for norm in list(model.graph.find_nodes(op="call_function", target=NORM)):
+        layer = layer_of(norm)
+        if layer is None or len(layer.args) < 3:
+            continue
+        if layer.args[2] is None:
+            continue
+        moved |= _write_fold(norm, layer)
+    if moved:
+        _follow(model, moved)
+        model.recompile()
+
+
+def fold_trained_norms(model: GraphModule) -> None:
+    """Replace each layer and norm that ``write_folds`` has written by the layer with the norm's factors in it.
+
+    Args:
+        model: a graph whose observers are quantisers by now, and whose weights are floats still; changed in place.
+    """
+    folds = []
+    for norm in model.graph.find_nodes(op="call_function", target=NORM):
+        fold = _fold_of(norm)
+        if fold is not None:
+            folds.append(fold)
+    for fold in folds:
+        _fold(model, fold)
+    if folds:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
+def _write_fold(norm: Node, layer: Node) -> dict[EdgeOrNode, EdgeOrNode]:
+    """Write what a norm multiplies by into its layer's weights; return the edges of the layer that are others now."""
+    source, weight, bias, *more = layer.args
+    gamma, _, _, variance = norm.args[1:5]
+    graph = norm.graph
+    write = partial(add_call, graph)
+    rank = layer.meta["val"].dim()
+    with graph.inserting_before(layer):
+        raised = write(_ATEN.add.Tensor, variance, norm.args[7])
+        root = write(_ATEN.sqrt.default, raised)
+        factor = write(_ATEN.reciprocal.default, root)
+        if gamma is not None:
+            factor = write(_ATEN.mul.Tensor, factor, gamma)
+        # It is divided out again, so that its gradient is of rounding alone, and grows where all is rounded to zero.
+        factor = write(_ATEN.detach.default, factor)
+        # A channel that is multiplied by zero keeps its weights: the norm's factor is trained by its results.
+        is_zero = write(_ATEN.eq.Scalar, factor, 0)
+        factor = write(_ATEN.where.ScalarSelf, is_zero, 1.0, factor)
+        dim = output_dim(layer)
+        across = write(_ATEN.view.default, factor, _shape(rank, dim))
+        scaled = write(_ATEN.mul.Tensor, weight, across)
+        zeros = write(_ATEN.zeros_like.default, bias)
+    layer.args = (source, scaled, zeros, *more)
+    with graph.inserting_before(norm):
+        across = write(_ATEN.view.default, factor, _shape(rank, 1))
+        result = write(_ATEN.div.Tensor, layer, across)
+        across = write(_ATEN.view.default, bias, _shape(rank, 1))
+        result = write(_ATEN.add.Tensor, result, across)
+    norm.replace_input_with(layer, result)
+    assert isinstance(weight, Node)
+    assert isinstance(bias, Node)
+    return {(weight, layer): (scaled, layer), (bias, layer): (zeros, layer)}
+
+
+def _shape(rank: int, dim: int) -> list[int]:
+    """Return the shape in which a number for each channel meets a value that has its channels in a dimension."""
+    shape = [1] * rank
+    shape[dim] = -1
+    return shape
+
+
+def _follow(model: GraphModule, moved: dict[EdgeOrNode, EdgeOrNode]) -> None:
+    """Let the annotations of a graph name the edges that there are now."""
+    for node in model.graph.nodes:
+        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        if annotation is None:
+            continue
+        specs = {}
+        for source, spec in annotation.input_qspec_map.items():
+            if isinstance(spec, DerivedQuantizationSpec):
+                origins = [moved.get(edge, edge) for edge in spec.derived_from]
+                spec = replace(spec, derived_from=origins)
+            edge = moved.get((source, node), (source, node))
+            assert isinstance(edge, tuple)
+            specs[edge[0]] = spec
+        annotation.input_qspec_map = specs
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """A layer and a norm as ``write_folds`` has written them.
+
+    Attributes:
+        norm, layer: the operators.
+        scaled, zeros: what stands for the layer's weights and its bias.
+        weight, bias: the layer's own.
+    """
+
+    norm: Node
+    layer: Node
+    scaled: Node
+    zeros: Node
+    weight: Node
+    bias: Node
+
+
+def _fold_of(norm: Node) -> _Fold | None:
+    added = _called(norm.args[0], _ATEN.add.Tensor)
+    if added is None:
+        return None
+    divided = _called(added.args[0], _ATEN.div.Tensor)
+    across = _called(added.args[1], _ATEN.view.default)
+    if divided is None or across is None:
+        return None
+    layer, bias = divided.args[0], across.args[0]
+    if not isinstance(layer, Node) or not isinstance(bias, Node):
+        return None
+    if len(layer.args) < 3:
+        return None
+    scaled = _called(_unrounded(layer.args[1]), _ATEN.mul.Tensor)
+    zeros = _called(_unrounded(layer.args[2]), _ATEN.zeros_like.default)
+    if scaled is None or zeros is None:
+        return None
+    weight = scaled.args[0]
+    if not isinstance(weight, Node) or zeros.args[0] is not bias:
+        return None
+    for stored in (weight, bias, *norm.all_input_nodes[1:]):
+        if stored.op != "get_attr":
+            return None
+    return _Fold(norm, layer, scaled, zeros, weight, bias)
+
+
+def _called(node: object, target: object) -> Node | None:
+    if isinstance(node, Node) and node.target is target:
+        return node
+    return None
+
+
+def _unrounded(node: object) -> object:
+    """Return the value that a pair of quantisers rounds; any other value as it is."""
+    while isinstance(node, Node) and "quantize" in str(node.target):
+        node = node.args[0]
+    return node
+
+
+def _fold(model: GraphModule, fold: _Fold) -> None:
+    norm, layer = fold.norm, fold.layer
+    gamma, beta, mean, variance = norm.args[1:5]
+    eps = float(norm.args[7])  # type: ignore[arg-type]
+    spread = _value(model, variance) + eps
+    factor = _value(model, gamma, 1.0) / spread.sqrt()
+    shape = _shape(layer.meta["val"].dim(), output_dim(layer))
+    weight = _value(model, fold.weight) * factor.view(shape)
+    bias = (_value(model, fold.bias) - _value(model, mean)) * factor
+    bias = bias + _value(model, beta, 0.0)
+    for node, own, value in (
+        (fold.scaled, fold.weight, weight),
+        (fold.zeros, fold.bias, bias),
+    ):
+        dtype = attribute(model, own.target).dtype
+        name = f"folded_{own.name}_{layer.name}"
+        set_attribute(model, name, Parameter(value.to(dtype), requires_grad=False))
+        with model.graph.inserting_before(node):
+            folded = model.graph.get_attr(name)
+        folded.meta = {**own.meta}
+        node.replace_all_uses_with(folded)
+    norm.replace_all_uses_with(layer)
+    model.graph.erase_node(norm)
+
+
+def _value(model: GraphModule, node: object, otherwise: float = 0.0) -> Tensor:
+    """Return a parameter or a statistic in double precision; a number for one that the norm does not have."""
+    if not isinstance(node, Node):
+        return torch.tensor(otherwise, dtype=torch.double)
+    value: Tensor = attribute(model, node.target).detach()
+    return value.double()

@@ -1,0 +1,64 @@
+"""The range of weights that are trained is that of the weights at hand.
+
+A fake-quantise module remembers the largest weights that it was ever shown, or averages over time. Weights that shrink,
+as by weight decay or by a batch norm whose variance grows from 1, are rounded in ever fewer codes; those that grow are
+clipped. But weights are known as they are, whenever they are read.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import VIEWS
+from safe_arm.quantizer.graphs.graph_edits import depends_on_input
+from safe_arm.quantizer.graphs.stand_ins import StandIn, shown_alone, value_of
+
+
+class CurrentRange(StandIn):
+    """Fake-quantises weights in the range that they have."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return weights of any shape rounded."""
+        if bool(self.observer.observer_enabled):
+            return shown_alone(self.observer, x)
+        rounded: Tensor = self.observer(x)
+        return rounded
+
+
+def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+    """Let the range of each tensor that is computed of parameters alone follow it while they are trained.
+
+    Args:
+        observers: the observer or fake-quantise module of each annotated place; changed in place. Observers, and
+            modules that a value shares which depends on an input, are left alone.
+    """
+    places: dict[int, list[EdgeOrNode]] = {}
+    for place, observer in observers.items():
+        if isinstance(observer, FakeQuantize) and _has_bounds(observer):
+            places.setdefault(id(observer), []).append(place)
+    for shared in places.values():
+        sources = {_viewed(value_of(place)) for place in shared}
+        if len(sources) == 1 and not depends_on_input(*sources):
+            module = CurrentRange(observers[shared[0]])
+            for place in shared:
+                observers[place] = module
+
+
+def _viewed(node: Node) -> Node:
+    """Return the value of which a node shows all elements."""
+    while op_name(node) in VIEWS:
+        source = node.args[0]
+        assert isinstance(source, Node)
+        node = source
+    return node
+
+
+def _has_bounds(observer: FakeQuantize) -> bool:
+    known = observer.activation_post_process
+    bounds = (getattr(known, "min_val", None), getattr(known, "max_val", None))
+    return all(isinstance(bound, Tensor) for bound in bounds)

@@ -1,0 +1,102 @@
+"""A mask is a mask in every spelling: the scores keep their domain, and the delegate is exact."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from lowering import PROFILES, tosa
+from ratios import quantised, ratio
+from rewriting import Rewriting
+from spelled import check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
+
+SAMPLES = []
+for seed in range(8):
+    generator = torch.Generator().manual_seed(seed)
+    keep = (torch.arange(12) < 4 + seed).float().view(1, 1, 12)
+    SAMPLES.append((torch.randn(1, 12, 12, generator=generator) * 2, keep))
+
+
+def none(m, x, keep):
+    return (x * 2).softmax(-1)
+
+
+SPELLED = {
+    "subtracted": lambda m, x, keep: (x * 2 - (1 - keep) * 1e9).softmax(-1),
+    "subtracted, the number first": lambda m, x, keep: (x * 2 - 1e4 * (1 - keep)).softmax(-1),
+    "subtracted and moved": lambda m, x, keep: (x * 2 - ((1 - keep[0]) * 1e9)[None]).softmax(-1),
+    "of the mask less 1": lambda m, x, keep: (x * 2 + (keep - 1) * 1e9).softmax(-1),
+    "the logarithm of a condition": lambda m, x, keep: (x * 2 + (keep > 0).float().log()).softmax(-1),
+    "bounded by the least number": lambda m, x, keep: (
+        (keep > 0).float().log().clamp(min=torch.finfo(torch.float32).min) + x * 2
+    ).softmax(-1),
+    "bounded by a low number": lambda m, x, keep: (x * 2 + (keep > 0).float().log().clamp(min=-1e9)).softmax(-1),
+    "scaled behind": lambda m, x, keep: (x.masked_fill(keep == 0, -1e9) / 0.5).softmax(-1),
+    "chosen and scaled behind": lambda m, x, keep: (
+        torch.where(keep > 0, x, torch.full_like(x, -(2**32) + 1)) / 2.0 * 4
+    ).softmax(-1),
+    "scaled until it is infinite": lambda m, x, keep: (
+        torch.where(keep > 0, x, torch.finfo(torch.float32).min) * 2
+    ).softmax(-1),
+    "filled in place": lambda m, x, keep: (x * 2).masked_fill_(keep == 0, -1e9).softmax(-1),
+}
+#: Known without being written anew.
+KNOWN = {
+    "chosen from a full tensor": lambda m, x, keep: torch.where(keep == 0, torch.full_like(x, -1e9), x * 2).softmax(-1),
+    "zeros that are filled": lambda m, x, keep: (
+        x * 2 + torch.zeros_like(x).masked_fill(keep == 0, -torch.inf)
+    ).softmax(-1),
+    "the logarithm of a mask": lambda m, x, keep: (x * 2 + (keep + 1e-45).log()).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("rule", [*SPELLED.values(), *KNOWN.values()], ids=[*SPELLED, *KNOWN])
+def test_a_mask_costs_the_scores_nothing(rule):
+    def kept(m, x, keep):
+        return rule(m, x, keep)
+
+    masked = ratio(quantised(kept, quantizer_of(SafeTOSAQuantizer), SAMPLES), kept, SAMPLES)
+    unmasked = ratio(quantised(none, quantizer_of(SafeTOSAQuantizer), SAMPLES), none, SAMPLES)
+    assert masked > unmasked - 1
+
+
+ONE_DELEGATE = ("subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number")
+
+
+def test_the_one_delegate_is_exact():
+    def rule(m, x, keep):
+        return [SPELLED[name](m, x, keep) for name in ONE_DELEGATE]
+
+    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), SAMPLES[0], tosa(PROFILES[0]))
+
+
+class TestSpellings(Rewriting):
+    step = staticmethod(spell_out_masks)
+    inputs = SAMPLES[0]
+    also = SAMPLES[1:2]
+    written = SPELLED
+    kept: ClassVar = {
+        "an added mask": lambda m, x, keep: (x + (1 - keep) * -1e9).softmax(-1),
+        "the logarithm of numbers": lambda m, x, keep: (x + (keep * 0.5 + 0.5).log()).softmax(-1),
+        "a mask less a half": lambda m, x, keep: (x + (keep - 0.5) * 1e9).softmax(-1),
+        "a small number": lambda m, x, keep: (x - (1 - keep) * 8).softmax(-1),
+        "a scaled picture": lambda m, x, keep: x * 255 - keep,
+        "a picture less 1": lambda m, x, keep: ((x - 1) * 127.5).relu(),
+        "a mask that others read": lambda m, x, keep: (lambda mask: ((x - mask).softmax(-1), mask))((1 - keep) * 1e9),
+        "a mask from which is subtracted": lambda m, x, keep: ((1 - keep) * 1e9 - x).softmax(-1),
+        "a value that others read": lambda m, x, keep: (lambda v: (v + 1, v.masked_fill_(keep == 0, -1e9).softmax(-1)))(
+            x * 2
+        ),
+        "an input that is filled in place": lambda m, x, keep: x.masked_fill_(keep == 0, -1e9).softmax(-1),
+        "a negative scale": lambda m, x, keep: (x.masked_fill(keep == 0, -1e9) * -1).sigmoid(),
+        "a scaled picture with borders": lambda m, x, keep: x.masked_fill(keep == 0, 0.0) * 2,
+        "a scaled value that others read": lambda m, x, keep: (lambda v: ((v / 2).softmax(-1), v.amax(-1)))(
+            x.masked_fill(keep == 0, -1e9)
+        ),
+        "a view that is filled in place": lambda m, x, keep: (lambda v: v.view(12, 12).masked_fill_(keep[0] == 0, 0.0))(
+            x * 2
+        ),
+    }

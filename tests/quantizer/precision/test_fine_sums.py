@@ -1,0 +1,89 @@
+"""A long softmax has the bits of two steps, whether a row is sure or not, and the delegate computes it exactly."""
+
+import pytest
+import torch
+from graph_changes import annotated, annotates_no_more, changes
+from lowering import HISTOGRAM
+from ratios import exactly_on, for_ethos_u, ours_exactly, quantised, ratio, ratios
+from small import Lambda
+from stubborn import quantizer_of
+
+from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
+from safe_arm.quantizer.precision.fine_sums import ExponentialSumObserver
+
+TERMS = 160
+
+
+def softmax(m, x):
+    return x.softmax(-1)
+
+
+def place(m, x):
+    """The place of the peak of a heat map."""
+    return x.softmax(-1) @ torch.linspace(1, 32, TERMS).unsqueeze(-1)
+
+
+def rows(seed, sharpest=12.0, flattest=0.5):
+    """Rows of scores, as of heat maps: some have one peak, others hardly any."""
+    draw = torch.Generator().manual_seed(seed)
+    sharpness = torch.linspace(flattest, sharpest, 12).view(1, 12, 1)
+    return (torch.randn(1, 12, TERMS, generator=draw) * sharpness,)
+
+
+ROWS = [rows(seed) for seed in range(8)]
+
+
+def reciprocals(graph_module):
+    return len(graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.reciprocal.default))
+
+
+def test_stock_misplaces_what_it_finds_and_ours_does_not():
+    borders, stock, ours = ratios(place, ROWS)
+    assert stock < borders - 4
+    assert ours > borders - 1
+
+
+def test_rows_less_sure_than_those_calibrated_are_placed_as_well():
+    graph_module = quantised(place, quantizer_of(config=HISTOGRAM), ROWS)
+    flatter = [rows(seed, flattest=0.3) for seed in range(100, 104)]
+    assert ratio(graph_module, place, flatter) > 29
+
+
+def test_the_one_delegate_is_exact(profile):
+    assert reciprocals(ours_exactly(softmax, ROWS, profile)) == 2
+
+
+def test_an_ethos_u55_computes_it_exactly_and_an_ethos_u85_keeps_its_operators():
+    assert reciprocals(exactly_on("ethos-u55-128", softmax, ROWS)) == 2
+    assert reciprocals(quantised(softmax, for_ethos_u("ethos-u85-256"), ROWS)) == 1
+
+
+NEAR_MISSES = {
+    "few terms": lambda m, x: x[..., :127].softmax(-1),
+    "masked": lambda m, x: x.masked_fill(x > 20, -torch.inf).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_others_keep_their_operators(rule):
+    graph_module = quantised(rule, quantizer_of(), ROWS[:1])
+    assert reciprocals(graph_module) == 1
+
+
+def test_the_domain_of_a_sum_ends_at_its_number_of_terms():
+    highest = []
+    for largest in (30.0, 100.0):
+        observer = ExponentialSumObserver(
+            TERMS, dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine
+        )
+        observer(torch.tensor([1.0, largest]))
+        scale, zero_point = observer.calculate_qparams()
+        assert int(zero_point) == -128
+        highest.append(float(scale) * 255)
+    assert highest == pytest.approx([60, TERMS])
+
+
+def test_twice_equals_once():
+    model = annotated(Lambda(softmax), quantizer_of(), ROWS[0])
+    assert not changes(refine_reciprocals, model)
+    assert annotates_no_more(keep_reciprocals_fine, model)

@@ -1,0 +1,53 @@
+"""A value that arithmetic broadcasts is not expanded first."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
+from rewriting import Rewriting
+from small import Lambda, image
+from spelled import check_whole
+
+from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
+
+INPUTS = image()
+
+
+def gate(x):
+    return torch.sigmoid(x.amax((2, 3), keepdim=True))
+
+
+BROADCAST = {
+    "product": lambda m, x: x * gate(x).expand(1, 4, 8, 8),
+    "sum": lambda m, x: gate(x).expand(1, 4, 8, 8) + x,
+    "difference": lambda m, x: x - gate(x).expand(-1, -1, 8, 8),
+    "quotient": lambda m, x: x / gate(x).expand(1, 4, 8, 8),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_stock_keeps_the_expansion(name):
+    how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+    quantised = quantize(Lambda(BROADCAST[name]), INPUTS, tosa(PROFILES[0]), **how)
+    assert "expand_copy" in targets(edge_program(quantised, INPUTS).graph_module)
+
+
+@pytest.mark.parametrize("rule", BROADCAST.values(), ids=BROADCAST)
+def test_ours_is_one_exact_delegate_without_it(rule):
+    check_whole(rule, INPUTS, PROFILES[0])
+
+
+class TestBroadcasts(Rewriting):
+    step = staticmethod(broadcast_plainly)
+    inputs = INPUTS
+    written = BROADCAST
+    gone = ("expand",)
+    kept: ClassVar = {
+        "two that are expanded alike": lambda m, x: gate(x).expand(1, 4, 8, 8) * gate(-x).expand(2, 4, 8, 8),
+        "one with itself": lambda m, x: gate(x).expand(1, 4, 8, 8).mul(gate(x).expand(1, 4, 8, 8)[..., :1]),
+        "a value that is concatenated": lambda m, x: torch.cat((x, gate(x).expand(1, 4, 8, 8)), 1),
+        "a number": lambda m, x: gate(x).expand(1, 4, 8, 8) * 2,
+    }
+    tolerance: ClassVar = {"rtol": 0, "atol": 0}

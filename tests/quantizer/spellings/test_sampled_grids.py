@@ -1,0 +1,46 @@
+"""An image that a grid samples keeps its domain where no texture unit reads it."""
+
+import graph_changes
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import VgfQuantizer
+from lowering import PROFILES, lower_in_part, quantize, tosa
+from ratios import ratios
+from small import Lambda
+from stubborn import exported, quantizer_of
+
+from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm.quantizer.spellings.sampled_grids import samplers_left_alone
+
+GENERATOR = torch.Generator().manual_seed(0)
+INPUTS = (3 * torch.randn(1, 4, 8, 8, generator=GENERATOR), torch.rand(1, 8, 8, 2, generator=GENERATOR) * 2 - 1)
+NET = Lambda(lambda m, x, grid: torch.tanh(F.grid_sample(x.relu(), grid, align_corners=False)))
+
+
+def test_stock_clips_the_image_and_ours_does_not():
+    _, stock, ours = ratios(lambda m, x, grid: F.grid_sample(x.relu(), grid, align_corners=False), [INPUTS])
+    assert stock < 10
+    assert ours > 20
+
+
+def test_what_is_around_it_is_exact():
+    quantised = quantize(NET, INPUTS, tosa(PROFILES[0]))
+    lower_in_part(quantised, tosa(PROFILES[0]), INPUTS, verify=True)
+
+
+@pytest.mark.parametrize(
+    ("quantizer_class", "annotated"),
+    [(VgfQuantizer, True), (SafeVgfQuantizer, True), (SafeTOSAQuantizer, False), (SafeEthosUQuantizer, False)],
+)
+def test_a_texture_unit_has_its_range_and_no_other_target(quantizer_class, annotated):
+    model = graph_changes.annotated(NET, quantizer_of(quantizer_class), INPUTS)
+    (sampler,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.grid_sampler.default)
+    assert ("quantization_annotation" in sampler.meta) == annotated
+
+
+def test_twice_equals_once_and_nothing_stays_behind():
+    model = exported(NET, INPUTS)
+    with samplers_left_alone(model, False), samplers_left_alone(model, False):
+        pass
+    assert not any("quantization_annotation" in node.meta for node in model.graph.nodes)

@@ -1,0 +1,153 @@
+"""Arithmetic that no annotator knows is written with operators that one does."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, lower_safely, min_max, quantize, tosa
+from ratios import ratios
+from rewriting import Rewriting
+from small import Lambda
+from spelled import Spelling, check_whole
+
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
+
+INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+LOGITS = {
+    "log odds": lambda m, x, y: torch.logit(x.sigmoid()),
+    "bounded log odds": lambda m, x, y: torch.logit(x.sigmoid(), 0.1),
+}
+
+
+def test_stock_loses_the_small_odds_and_ours_does_not():
+    _, stock, ours = ratios(LOGITS["log odds"], [INPUTS])
+    assert ours > stock + 10
+
+
+class TestArithmetic(Spelling):
+    inputs = INPUTS
+    written: ClassVar = {
+        "square": lambda m, x, y: x.square() + y,
+        "bounded below": lambda m, x, y: x.clamp_min(0.3) + y,
+        "bounded above": lambda m, x, y: x.clamp_max(0.3) + y,
+        "bounded below by a tensor": lambda m, x, y: torch.clamp_min(x, y) + y,
+        "bounded above by a tensor": lambda m, x, y: torch.clamp_max(x, y) + y,
+        "clipped": lambda m, x, y: x.clip(-0.5, 0.3) + y,
+        "clipped below": lambda m, x, y: x.clip(-0.5) + y,
+        "clipped by tensors": lambda m, x, y: torch.clip(x, y, y + 1) + y,
+        "another name of a sum": lambda m, x, y: torch.subtract(x, y, alpha=2) + y,
+        "another name of a product": lambda m, x, y: torch.multiply(x, y) + y,
+        "another name of a quotient": lambda m, x, y: torch.divide(x, y.abs() + 1) + y,
+        "a third name of a quotient": lambda m, x, y: torch.true_divide(x, y.abs() + 1) + y,
+        "another name of a negation": lambda m, x, y: torch.negative(x) + y,
+        "another name of a magnitude": lambda m, x, y: torch.absolute(x) + y,
+        "another name of a sigmoid": lambda m, x, y: torch.special.expit(x) + y,
+        "difference of neighbours": lambda m, x, y: torch.diff(x, dim=1) + y[:, 1:],
+        "differences of differences": lambda m, x, y: torch.diff(x, n=2) + y[:, :, 2:],
+        "product of two vectors": lambda m, x, y: torch.dot(x[0, 0], y[0, 0]) + y,
+        "products of two vectors": lambda m, x, y: torch.outer(x[0, 0], y[0, 0]) + y,
+        "matrix by a vector": lambda m, x, y: torch.mv(x[0], y[0, 0]) + y,
+        "binary logarithm": lambda m, x, y: torch.log2(x.abs() + 1) + y,
+        "binary exponential": lambda m, x, y: torch.exp2(x) + y,
+        "power of a number": lambda m, x, y: 2.5**x + y,
+        "another name of two vectors": lambda m, x, y: torch.vdot(x[0, 0], y[0, 0]) + y,
+        "another name of products": lambda m, x, y: torch.ger(x[0, 0], y[0, 0]) + y,
+        "what an error function lacks": lambda m, x, y: torch.erfc(x) + y,
+        "the larger number": lambda m, x, y: torch.fmax(x, y) + y,
+        "the smaller number": lambda m, x, y: torch.fmin(x, y) + y,
+        "sum with a product": lambda m, x, y: torch.addcmul(x, x, y, value=0.5),
+        "hypotenuse": lambda m, x, y: torch.hypot(x, y) + y,
+        "sum with a quotient": lambda m, x, y: torch.addcdiv(x, y, x.abs() + 1),
+        "sum with a product of matrices": lambda m, x, y: torch.baddbmm(x, x, y),
+        "layer by its matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight) + y[0],
+        "layer by its transposed matrix": lambda m, x, y: torch.addmm(m.linear.bias, x[0], m.linear.weight.t()) + y[0],
+        "sum of a product and a constant": lambda m, x, y: torch.addmm(m.linear.bias, x[0], y[1]),
+        "on the way to another": lambda m, x, y: torch.lerp(x, y, 0.3),
+        "on the way by a tensor": lambda m, x, y: torch.lerp(x, y, torch.sigmoid(x)),
+        "the larger": lambda m, x, y: torch.max(x, y) + y,
+        "the smaller": lambda m, x, y: torch.min(x, y) + y,
+        "smallest of all": lambda m, x, y: x.min() + y,
+        "largest of all": lambda m, x, y: torch.maximum(x, x.max() - 1) + y,
+        "smallest and largest": lambda m, x, y: sum(torch.aminmax(x, dim=1, keepdim=True)) + y,
+        "standard deviation": lambda m, x, y: x.std((0, 1)) + y,
+        "standard deviation of all": lambda m, x, y: x / x.std() + y,
+        "biased standard deviation of all": lambda m, x, y: x / x.std(unbiased=False) + y,
+        "biased variance of all": lambda m, x, y: x / x.var(unbiased=False) + y,
+        "variance and mean of all": lambda m, x, y: sum(torch.var_mean(x)) + y,
+        "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,
+        "standard deviation and mean": lambda m, x, y: sum(torch.std_mean(x, 1, keepdim=True)) + y,
+        "the largest": lambda m, x, y: x.topk(1, 1)[0] + y,
+    }
+    kept: ClassVar = {
+        "a sum of matrices, which stock knows": lambda m, x, y: torch.addmm(y[0], x[0], y[1]),
+        "a weighted sum": lambda m, x, y: torch.baddbmm(x, x, y, alpha=2),
+        "the smallest with its place": lambda m, x, y: x.min(1)[1],
+        "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
+        "the two largest": lambda m, x, y: x.topk(2, 1)[0],
+        "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
+        "power of a negative number": lambda m, x, y: (-2.0) ** x.round(),
+        "integers": lambda m, x, y: x.to(torch.int32).square(),
+    }
+
+
+class TestVectors(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written: ClassVar = {
+        "matrices by a vector": lambda m, x, y: x @ y[0, 0] + y[0, :2],
+        "vector by a vector": lambda m, x, y: x[0, 0] @ y[0, 0] + y,
+    }
+    kept: ClassVar = {
+        "matrices by matrices": lambda m, x, y: x @ y,
+        "vector by matrices": lambda m, x, y: y[0, 0] @ x,
+    }
+
+    @pytest.mark.filterwarnings("ignore:demoted from")
+    def test_stock_leaves_it_on_the_cpu(self, written):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        _, partitioner = lower_safely(
+            quantize(Lambda(written), INPUTS, tosa(PROFILES[0]), **how), INPUTS, tosa(PROFILES[0])
+        )
+        assert partitioner.report.fallbacks
+
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, INPUTS, PROFILES[0])
+
+
+class TestLogits(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written = LOGITS
+    kept: ClassVar = {"a quotient": lambda m, x, y: torch.log(x.sigmoid() / (1 - x.sigmoid()))}
+
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, INPUTS, PROFILES[0])
+
+
+def relative(m, x, y):
+    """What MViTv2 adds to its scores: rows of one position, behind a norm of transposed values."""
+    values = F.layer_norm(x.transpose(1, 2), (8,)).reshape(1, 2, 2, 4, 8)
+    return torch.einsum("byhwc,wkc->byhwk", values, m.linear.weight.view(4, 2, 8))
+
+
+class TestEinsums(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written: ClassVar = {
+        "rows of one position": relative,
+        "of an activation": lambda m, x, y: torch.einsum("abc,abd->acd", x.relu(), y),
+    }
+    kept: ClassVar = {
+        "of inputs alone": lambda m, x, y: torch.einsum("abc,abd->acd", x, y),
+        "of what is laid out": lambda m, x, y: torch.einsum("abc,abd->acd", x.relu().transpose(1, 2).contiguous(), y),
+    }
+
+    def test_stock_raises(self):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        with pytest.raises(Exception, match="DecomposeLayerNormPass"):
+            quantize(Lambda(relative), INPUTS, tosa(PROFILES[0]), **how)
+
+    def test_ours_is_one_exact_delegate(self, written):
+        check_whole(written, INPUTS, PROFILES[0])

@@ -1,0 +1,58 @@
+"""A convolution or layer whose weights are computed from an input is a product of them and the columns of it."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from lowering import PROFILES, min_max, quantize, tosa
+from rewriting import Rewriting
+from small import Lambda
+from spelled import check_whole, left_on_the_cpu
+
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
+
+INPUTS = (
+    torch.randn(2, 4, 6, 5, generator=torch.Generator().manual_seed(0)),
+    torch.randn(1, 4, 3, 3, generator=torch.Generator().manual_seed(1)),
+)
+
+
+def mixed(m, x, k):
+    """A kernel that is mixed of four, as CondConv's."""
+    shares = k.mean((0, 2, 3)).softmax(-1)
+    kernels = m.conv.weight.flatten(1)
+    mixed_kernels = (shares.view(4, 1) * kernels).sum(0).view(1, 4, 3, 3)
+    return F.conv2d(x, mixed_kernels, m.conv.bias[:1], padding=1)
+
+
+class TestKernels(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written: ClassVar = {
+        "mixed": mixed,
+        "of each channel": lambda m, x, k: F.conv2d(x, (k * 2).transpose(0, 1), groups=4),
+        "of two groups": lambda m, x, k: F.conv2d(x, k.relu().reshape(2, 2, 3, 3), groups=2, stride=2, padding=(1, 0)),
+        "dilated": lambda m, x, k: F.conv2d(x, k.neg(), dilation=2, padding=2),
+        "of single places": lambda m, x, k: F.conv2d(x, k.mean((2, 3), keepdim=True), m.conv.bias[:1]),
+        "of a sequence": lambda m, x, k: F.conv1d(x[..., 0], k[..., 0].relu(), m.conv.bias[:1], padding=1),
+        "of a layer": lambda m, x, k: F.linear(x[..., :3], k[0, :, 0].tanh(), m.conv.bias),
+        "of a layer, with a bias": lambda m, x, k: F.linear(x[..., :3], k[0, :, 0].tanh(), k[0, :, 0, 0] * 2),
+    }
+    kept: ClassVar = {
+        "a part of the weights": lambda m, x, k: F.linear(x[..., :3], m.linear.weight[:, :3]) + k.mean(),
+        "a layer of one vector": lambda m, x, k: F.linear(x[0, 0, 0, :3], k[0, :, 0].tanh()),
+        "computed from weights": lambda m, x, k: F.conv2d(x, m.conv.weight * 2) + k.mean(),
+        "an input": lambda m, x, k: F.conv2d(x, k),
+        "transposed": lambda m, x, k: F.conv_transpose2d(x, k.transpose(0, 1) * 2),
+    }
+
+    def test_stock_leaves_it_on_the_cpu(self):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        quantised = quantize(Lambda(mixed), INPUTS, tosa(PROFILES[0]), **how)
+        assert left_on_the_cpu(quantised, INPUTS) == ["aten::convolution"]
+
+    @pytest.mark.parametrize("name", ["mixed", "of two groups", "of a layer, with a bias"])
+    def test_ours_is_one_exact_delegate(self, name):
+        check_whole(self.written[name], INPUTS, PROFILES[0])

@@ -1,0 +1,67 @@
+"""Sums at constant places are linear layers of the delegate."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from lowering import PROFILES
+from rewriting import Rewriting
+from spelled import check_whole, stock_leaves_float
+
+from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
+
+INPUTS = (torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 1, 2, 2, 0]))
+PLACES = [0, 1, 1, 3, 3, 0]
+OTHERS = [[0, 1, 2, 0], [2, 2, 1, 0]]
+
+
+def places():
+    return torch.tensor(PLACES)
+
+
+def wide():
+    return places().unsqueeze(1).expand(6, 8)
+
+
+WRITTEN = {
+    "rows": lambda m, x, k: torch.zeros(4, 8).index_add(0, places(), x),
+    "rows, in place": lambda m, x, k: torch.zeros(4, 8).index_add_(0, places(), x),
+    "columns of a volume": lambda m, x, k: x.new_zeros(2, 4, 4).index_add(1, places(), x.view(2, 6, 4), alpha=0.5),
+    "the last dimension": lambda m, x, k: torch.zeros(8, 4).index_add(-1, places(), x.T),
+    "one row": lambda m, x, k: torch.zeros(4).index_add(0, places(), x[:, 0]),
+    "added to values": lambda m, x, k: x.index_add(0, places(), x * 2),
+    "scattered": lambda m, x, k: torch.zeros(4, 8).scatter_add(0, wide(), x),
+    "scattered in place": lambda m, x, k: torch.zeros(4, 8).scatter_add_(0, wide(), x),
+    "scattered apart": lambda m, x, k: torch.zeros(2, 4).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
+    "scattered into a corner": lambda m, x, k: torch.zeros(3, 5).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
+    "reduced to sums": lambda m, x, k: torch.ones(4, 8).scatter_reduce(0, wide(), x, "sum"),
+    "reduced to means": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean", include_self=False),
+    "put": lambda m, x, k: torch.zeros(4, 8).index_put((places(),), x, accumulate=True),
+    "put in columns": lambda m, x, k: torch.ops.aten.index_put(torch.zeros(8, 4), [None, places()], x.T, True),
+}
+
+
+@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
+def test_stock_leaves_it_float(rule):
+    assert stock_leaves_float(rule, INPUTS)
+
+
+@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
+def test_ours_is_one_exact_delegate(rule):
+    check_whole(lambda m, x: rule(m, x, None), INPUTS[:1], PROFILES[0])
+
+
+class TestScatters(Rewriting):
+    step = staticmethod(spell_out_with_constants)
+    inputs = INPUTS
+    written = WRITTEN
+    kept: ClassVar = {
+        "an index that is an input": lambda m, x, k: torch.zeros(4, 8).index_add(0, k, x),
+        "put over each other": lambda m, x, k: x.index_put((torch.tensor([1, 2]),), x[:2]),
+        "one value for all places": lambda m, x, k: x.index_put((places(),), x[0, 0], accumulate=True),
+        "two indices": lambda m, x, k: x.index_put((places(), places()), x[:, 0], accumulate=True),
+        "a mean with what was there": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean"),
+        "maxima": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "amax"),
+        "a number": lambda m, x, k: x[0, 0].index_add(0, torch.tensor([0]), x[1, 1]),
+        "many places": lambda m, x, k: torch.zeros(1 << 18, 8).index_add(0, places(), x),
+    }

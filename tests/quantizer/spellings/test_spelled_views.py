@@ -1,0 +1,100 @@
+"""Operators that move values and that no annotator knows are written with operators that one does."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lowering import PROFILES
+from rewriting import Rewriting
+from small import Lambda, image
+from spelled import Spelling, check_whole
+from stubborn import exported
+
+from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
+
+VERSION = parse(executorch_version())
+
+INPUTS = image()
+VIEWS = {
+    "as wide as another": lambda m, x: torch.cat((x, x.amax(1, keepdim=True).expand_as(x)), 1),
+    "broadcast": lambda m, x: torch.cat((x, torch.broadcast_to(x.amax(1, keepdim=True), x.shape)), 1),
+    "in the shape of another": lambda m, x: x.relu().reshape_as(x.flatten(2)),
+    "transposed at the end": lambda m, x: x.relu().mT,
+    "transposed with a conjugate of itself": lambda m, x: x.relu().mH + x.relu().adjoint(),
+    "reversed dimensions": lambda m, x: x.relu()[0, 0].T,
+    "swapped axes": lambda m, x: x.relu().swapaxes(1, 2),
+    "swapped dimensions": lambda m, x: x.relu().swapdims(1, 2),
+    "narrowed": lambda m, x: x.relu().narrow(2, 1, 4),
+    "narrowed from the end": lambda m, x: x.relu().narrow(2, -4, 4),
+    "split behind the end": lambda m, x: x.relu().tensor_split((1, 30), 1)[0],
+    "split in sections": lambda m, x: torch.cat(x.tensor_split(3, 1)[::-1], 1),
+    "split at places": lambda m, x: torch.cat(x.tensor_split((1, 3), 1)[::-1], 1),
+    "split into columns": lambda m, x: torch.cat(x.hsplit(2)[::-1], 1),
+    "a row split into columns": lambda m, x: torch.cat(x.relu()[0, 0, 0].hsplit((1, 3))[::-1], 0),
+    "split into rows": lambda m, x: torch.cat(x.relu()[0].vsplit(2)[::-1], 0),
+    "split in depth": lambda m, x: torch.cat(x.dsplit((2, 5))[::-1], 2),
+    "a copied diagonal": lambda m, x: torch.diagonal_copy(x.relu(), 0, 2, 3),
+    "shuffled": lambda m, x: F.channel_shuffle(x.relu(), 2),
+    "windows": lambda m, x: x.relu().unfold(-1, 3, 2),
+    "windows of an image": lambda m, x: x.relu().unfold(2, 4, 2).unfold(3, 4, 4),
+    "beside each other": lambda m, x: torch.hstack((x.relu(), x)),
+    "rows beside each other": lambda m, x: torch.hstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "below each other": lambda m, x: torch.vstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "behind each other": lambda m, x: torch.dstack((x.relu()[0, 0, 0], x[0, 0, 0])),
+    "columns": lambda m, x: torch.column_stack((x.relu()[0, 0, 0], x[0, 0])),
+    "turned": lambda m, x: x.relu().rot90(1, (2, 3)) + x.rot90(-1, (2, 3)),
+    "turned upside down": lambda m, x: x.relu().rot90(2, (2, 3)),
+    "turned round": lambda m, x: x.relu().rot90(4, (2, 3)) * 2,
+    "diagonal": lambda m, x: x.relu().diagonal(0, 2, 3),
+    "diagonal above": lambda m, x: x.relu().diagonal(2, -1, 1),
+    "detached": lambda m, x: (x.mean(1, keepdim=True).detach() - x).relu(),
+    "rounded for training": lambda m, x: x + (x.round() - x).detach(),
+    "rolled": lambda m, x: x.relu().roll((0, 2, -3), (1, 2, 3)),
+}
+#: Stock annotates them, and cannot lower them.
+CUTS = {
+    "cut and padded": lambda m, x: F.pad(x.relu(), (0, 0, 1, -1)),
+    "cut": lambda m, x: F.pad(x.relu(), (-1, -2)),
+    "cut and padded with a number": lambda m, x: F.pad(x.relu(), (-2, 3), value=0.5),
+}
+
+
+if VERSION < (1, 5):
+    # A pass of stock's asserts that its rank is another.
+    del VIEWS["windows of an image"]
+
+
+class TestViews(Spelling):
+    inputs = INPUTS
+    written = VIEWS
+    kept: ClassVar = {
+        "rolled as one row": lambda m, x: x.roll(2),
+        "many windows": lambda m, x: x.flatten().unfold(0, 2, 1),
+        "integers": lambda m, x: x.to(torch.int32).mT,
+    }
+
+
+def test_a_dynamic_size_is_read_where_the_graph_runs():
+    net = Lambda(VIEWS["as wide as another"])
+    model = exported(net, INPUTS, ({3: torch.export.Dim("width", min=2, max=64)},))
+    spell_out_operators(model)
+    for width in (5, 8):
+        sample = torch.randn(1, 4, 8, width)
+        torch.testing.assert_close(model(sample), net(sample))
+
+
+class TestCuts(Rewriting):
+    step = staticmethod(spell_out_operators)
+    inputs = INPUTS
+    written = CUTS
+    kept: ClassVar = {
+        "padded": lambda m, x: F.pad(x, (1, 2)),
+        "cut and reflected": lambda m, x: F.pad(x[0], (-1, 2), mode="reflect"),
+    }
+
+
+@pytest.mark.parametrize("rule", CUTS.values(), ids=CUTS)
+def test_cuts_are_one_exact_delegate(rule):
+    check_whole(rule, INPUTS, PROFILES[0])
