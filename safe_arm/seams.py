@@ -34,9 +34,8 @@ from safe_arm._compat.upstream import (
     TOSABackend,
     tosa_supported_operators,
 )
-from safe_arm.acceleration import delegate_cuts, provenance, signatures, switch
+from safe_arm.acceleration import delegate_cuts, provenance, switch
 from safe_arm.acceleration import wrappers as faster
-from safe_arm.acceleration.shortcuts import any_taken
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.lowering_record import breach, current_lowering
 from safe_arm.fallback.float_biases import with_float_biases
@@ -191,7 +190,6 @@ def _to_backend(stock: ToEdge) -> ToEdge:
                 manager = stock(self, named)
             for method in ours:
                 program = manager._edge_programs[method]
-                signatures.forget_tables(program)
                 # The next partitioner of a chain cannot take all that our delegates were cut out of.
                 kept_whole = kept_for(by_method[method])
                 decompose_leftovers(program, kept_whole, but=is_wanted_later)
@@ -203,8 +201,6 @@ def _to_backend(stock: ToEdge) -> ToEdge:
 
 def _tagged(program: ExportedProgram) -> None:
     """Prepare a program that delegates are about to be cut out of."""
-    if any_taken():
-        signatures.cache_tables(program)
     delegate_cuts.unwritten(program.graph_module)
 
 

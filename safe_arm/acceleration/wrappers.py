@@ -21,7 +21,6 @@ from safe_arm.acceleration import (
     late_code,
     provenance,
     retraces,
-    signatures,
     switch,
 )
 
@@ -57,14 +56,6 @@ def _accelerating() -> Iterator[Patch]:
         decompositions.overriding,
         "Each trace registers some ten thousand kernels one by one.",
         REVIEW,
-    )
-    yield Patch(
-        exported_program,
-        "_populate_param_buffer_metadata_to_new_gm",
-        signatures.looking_up,
-        "Each trace builds tables of all parameters and buffers for each of them.",
-        REVIEW,
-        "Q4",
     )
     yield Patch(
         fx_traceback,

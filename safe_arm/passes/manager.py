@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -59,7 +60,10 @@ from safe_arm.passes.split_quantisers import SplitQuantisersPass
 from safe_arm.passes.truncate_casts import TruncateCastsPass
 from safe_arm.passes.widen_weights import WidenWeightsPass
 
-MakePass = Callable[[ExportPass], ExportPass]
+#: The class of a pass, or a function that makes one from the stock pass that it is anchored to.
+MakePass = type[ExportPass] | Callable[[ExportPass], ExportPass]
+#: Arguments that the class of a pass may take.
+_OF_STOCK = ("compile_spec", "exported_program")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Correction:
         name: its name for the user and in the ``.pte``.
         issue: the known issue it corrects.
         anchor: class name of the stock pass.
-        before: function from the stock pass to the pass to insert before it; None inserts none.
+        before: the pass to insert before it; None inserts none.
         instead: likewise, to the pass that replaces it.
         after: likewise, to the pass to insert after it.
     """
@@ -106,64 +110,60 @@ _IN_ORDER = (
         "hardtanh-defaults",
         "H1",
         _FUSION,
-        before=lambda _: CompleteHardtanhArgumentsPass(),
+        before=CompleteHardtanhArgumentsPass,
     ),
-    Correction(
-        "honest-fusion", "S1", _FUSION, instead=lambda _: FuseQuantizedActivationPass()
-    ),
+    Correction("honest-fusion", "S1", _FUSION, instead=FuseQuantizedActivationPass),
     # The range clamp looks for a clamp that already owns the domain, so the propagator goes first.
     Correction(
         "qparam-propagator",
         "S1",
         _FOLD,
-        after=lambda _: PropagateActivationQParamsPass(),
+        after=PropagateActivationQParamsPass,
     ),
-    Correction("quant-range", "S17", _FOLD, after=lambda _: ClampToQuantRangePass()),
-    Correction("wide-weights", "T57", _FOLD, after=lambda _: WidenWeightsPass()),
+    Correction("quant-range", "S17", _FOLD, after=ClampToQuantRangePass),
+    Correction("wide-weights", "T57", _FOLD, after=WidenWeightsPass),
     # The first of these decides which operators are quantised.
     Correction(
         "mixed-operators",
         "S8",
         _FOLD,
-        before=lambda p: LeaveMixedOperatorsFloatPass(p.exported_program),
+        before=LeaveMixedOperatorsFloatPass,
     ),
     # The copies are apart in their domains alone, and each may have to be requantised.
-    Correction("one-quantiser", "S7", _FOLD, before=lambda _: SplitQuantisersPass()),
+    Correction("one-quantiser", "S7", _FOLD, before=SplitQuantisersPass),
     # A requantised operator shares its output's domain, so that its elements need no note of their own.
     Correction(
         "one-domain",
         "S6",
         _FOLD,
-        before=lambda p: RequantiseInputsPass(p.exported_program),
+        before=RequantiseInputsPass,
     ),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
-    Correction(
-        "constant-folder", "18971", _FOLD, before=lambda _: RecordElementQParamsPass()
-    ),
+    Correction("constant-folder", "18971", _FOLD, before=RecordElementQParamsPass),
     Correction(
         "float-mean",
         "S21",
         "DecomposeMeanDimPass",
-        before=lambda _: KeepMeansFloatPass(),
+        before=KeepMeansFloatPass,
     ),
     # DecomposeSqrtPass runs after acosh and the like have become square roots.
     Correction(
         "defined-powers",
         "S23",
         "DecomposeSqrtPass",
-        before=lambda _: DefinePowersPass(),
+        before=DefinePowersPass,
     ),
     Correction(
         "precise-arcsine",
         "S24",
         "DecomposeAsinAndAcosPass",
-        instead=lambda _: DecomposeAsinAndAcosPass(),
+        instead=DecomposeAsinAndAcosPass,
     ),
     Correction(
         "own-elu",
         "T58",
         "DecomposeEluPass",
-        before=lambda _: RestoreEluParamsPass(),
+        before=RestoreEluParamsPass,
     ),
     # After it there are also the roundings of quantisers, whose halves may go either way, and their casts to codes.
     # The first of these leaves rounds alone, which the second takes apart.
@@ -171,91 +171,87 @@ _IN_ORDER = (
         "truncated-casts",
         "S22",
         "DecomposeQuantNodesPass",
-        before=lambda _: TruncateCastsPass(),
+        before=TruncateCastsPass,
     ),
     Correction(
         "even-rounding",
         "S42",
         "DecomposeQuantNodesPass",
-        before=lambda _: RoundToEvenPass(),
+        before=RoundToEvenPass,
     ),
     Correction(
         "precise-log1p",
         "S28",
         "DecomposeLog1pPass",
-        instead=lambda _: DecomposeLog1pPass(),
+        instead=DecomposeLog1pPass,
     ),
     Correction(
         "summed-codes",
         "C-cumsum-behind-a-table",
         "DecomposeCumsumPass",
-        instead=lambda p: DecomposeCumsumPass(p.exported_program),
+        instead=DecomposeCumsumPass,
     ),
     Correction(
         "domains-apart",
         "S25",
         "FuseDuplicateUsersPass",
-        instead=lambda _: FuseDuplicateUsersPass(),
+        instead=FuseDuplicateUsersPass,
     ),
     Correction(
         "constant-folder",
         "18971",
         "FuseConstantArgsPass",
-        instead=lambda p: FuseConstantArgsPass(p.exported_program),
+        instead=FuseConstantArgsPass,
     ),
     Correction(
         "uncast-codes",
         "L3",
         "MatchArgDtypePass",
-        after=lambda _: LeaveCodesUncastPass(),
+        after=LeaveCodesUncastPass,
     ),
     Correction(
         "cast-codes",
         "L2",
         "DecorateFp32toInt32CastingPass",
-        instead=lambda _: DecorateFp32toInt32CastingPass(),
+        instead=DecorateFp32toInt32CastingPass,
     ),
     Correction(
         "exact-comparison",
         "S30",
         "InsertRescaleInt32Pass",
-        before=lambda _: CompareExactlyPass(),
+        before=CompareExactlyPass,
     ),
     Correction(
         "exact-sums",
         "S45",
         "InsertRescaleInt32Pass",
-        before=lambda _: RescaleExactSumsPass(),
+        before=RescaleExactSumsPass,
     ),
     Correction(
         "lossless-fusion",
         "S31",
         "FuseConsecutiveRescalesPass",
-        instead=lambda _: FuseConsecutiveRescalesPass(),
+        instead=FuseConsecutiveRescalesPass,
     ),
     Correction(
         "int16-convolution",
         "S32",
         "RewriteConvPass",
-        instead=lambda p: RewriteConvPass(p.exported_program),
+        instead=RewriteConvPass,
     ),
     # Resizes and convolutions are rewritten by then; products come later.
     Correction(
         "wide-sums",
         "S33",
         "RewriteConvPass",
-        after=lambda p: RescaleWideSumsPass(p.exported_program),
+        after=RescaleWideSumsPass,
     ),
-    Correction(
-        "wide-sums", "S33", "RewriteMatmulPass", after=lambda _: RescaleWideSumsPass()
-    ),
+    Correction("wide-sums", "S33", "RewriteMatmulPass", after=RescaleWideSumsPass),
     Correction(
         "whole-joins",
         "S44",
         "PropagateViewCopyPermuteUpPass",
-        instead=lambda p: PropagateViewCopyPermuteUpPass(
-            p.compile_spec, p.exported_program
-        ),
+        instead=PropagateViewCopyPermuteUpPass,
     ),
     Correction(
         "dynamic-views", "S49", "FuseViewCopyTransformPass", instead=on_static_views
@@ -404,11 +400,21 @@ def _corrective(
     correction: Correction, make: MakePass, stock: ExportPass
 ) -> ExportPass:
     """Make a correction's pass, with the correction attached so that the pass can note where it makes a difference."""
-    corrective = make(stock)
+    corrective = _made(make, stock)
     # An acceleration's pass bears that of the pass that it copies.
     if not hasattr(corrective, CORRECTION):
         setattr(corrective, CORRECTION, correction)
     return corrective
+
+
+def _made(make: MakePass, stock: ExportPass) -> ExportPass:
+    """Make a pass; a class gets what it takes of the program as the stock pass has it."""
+    if not isinstance(make, type):
+        return make(stock)
+    taken = signature(make).parameters
+    return make(
+        **{name: getattr(stock, name, None) for name in _OF_STOCK if name in taken}
+    )
 
 
 def manager_of(correction_names: tuple[str, ...]) -> partial[SafeArmPassManager]:

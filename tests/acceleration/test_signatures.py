@@ -1,19 +1,15 @@
 """The tables of a signature are built once, and anew when an input comes, goes or is renamed."""
 
-import copy
 import dataclasses
-from contextlib import nullcontext
 
 import pytest
 import torch
 from small import Lambda, image
 from spying import noted
-from torch._export.utils import _populate_param_buffer_metadata_to_new_gm
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm.acceleration import signatures, switch
-from safe_arm.acceleration.shortcuts import taking
 
 
 @pytest.fixture
@@ -57,30 +53,6 @@ def test_a_cached_signature_stays_and_a_program_of_stock_s_has_none(monkeypatch)
     other = program()
     signatures.cache_tables(other)
     assert type(other.graph_signature) is ExportGraphSignature
-
-
-def test_a_program_that_goes_back_to_the_user_has_a_stock_signature():
-    one = program()
-    stock = copy.deepcopy(one.graph_signature)
-    signatures.cache_tables(one)
-    signatures.forget_tables(one)
-    assert type(one.graph_signature) is ExportGraphSignature
-    assert type(one.graph_signature.input_specs) is list
-    assert one.graph_signature == stock
-
-
-def tables_of_the_inputs(built, shortcut):
-    one = program()
-    populate = signatures.looking_up(_populate_param_buffer_metadata_to_new_gm)
-    built.clear()
-    with shortcut:
-        populate({}, one.graph_module, one.graph_signature)
-    return len(built)
-
-
-def test_a_trace_that_takes_shortcuts_builds_one_table_of_each_kind(built):
-    assert tables_of_the_inputs(built, taking(late_code=True)) == 2
-    assert tables_of_the_inputs(built, nullcontext()) > 2
 
 
 CHANGES = {
