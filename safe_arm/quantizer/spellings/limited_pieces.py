@@ -10,9 +10,12 @@ import math
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.calls import called
+from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
@@ -99,9 +102,25 @@ def _limit_reads(choice: Node, piece: Node, limits: _Limits) -> None:
             is_limit = node.target is _CLAMP and node.args == arguments
             if source not in node.all_input_nodes or is_limit:
                 continue
+            if not _is_finite(node, source, bounds):
+                continue
             if source not in limited:
                 limited[source] = Writer(node)(_CLAMP, *arguments)
             node.replace_input_with(source, limited[source])
+
+
+def _is_finite(node: Node, source: Node, bounds: tuple[float | None, ...]) -> bool:
+    """Tell whether an operator of one value is finite at its bounds; a logarithm of a value up from 0 stays float."""
+    if node.all_input_nodes != [source]:
+        return True
+    for bound in bounds:
+        if bound is None:
+            continue
+        number = torch.tensor(bound)
+        value = attempted(called, node, {source: number}.__getitem__)
+        if isinstance(value, Tensor) and not bool(value.isfinite().all()):
+            return False
+    return True
 
 
 def _computed_alone(choice: Node, piece: Node, limits: _Limits) -> set[Node]:

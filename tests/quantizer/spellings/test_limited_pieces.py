@@ -36,6 +36,7 @@ class TestPieces(Correcting):
         "an operator that reads several places": lambda m, x, y: WHERE(x > 0, x, x.exp().cumsum(1)),
         "two values that are compared": lambda m, x, y: WHERE(x > y, x.exp(), y),
         "a condition of another value": lambda m, x, y: WHERE(y > 0, x.exp(), x),
+        "a pole at the bound": lambda m, x, y: WHERE(x > 0, x.log(), y) + WHERE(x > 0, x.reciprocal(), y),
         "an infinite bound": lambda m, x, y: WHERE(x > -torch.inf, x.exp(), x),
         "integers": lambda m, x, y: (lambda i: WHERE(i > 2, i * 3, i))(x.long()),
     }
