@@ -47,7 +47,7 @@ def counted_for_indices(model: GraphModule) -> dict[Node, str]:
 
 
 def _before(sources: list[Node], goes_on: Callable[[Node], bool]) -> list[Node]:
-    """Return the nodes that some values are computed of, themselves included, up to such where it does not go on."""
+    """Return values and what they are computed of, as long as a node is one to go on from."""
     nodes: dict[Node, None] = {}
     waiting = list(sources)
     while waiting:
