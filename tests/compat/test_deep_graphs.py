@@ -130,6 +130,7 @@ def test_a_net_of_280_blocks_dies_in_stock_and_is_one_delegate_with_ours():
     assert partitioner.report.demoted == ()
 
 
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 makes the recursive pass within another: nothing takes its place")
 def test_no_pass_of_our_pipeline_recurses_deeper_in_one_thread(monkeypatch):
     # A propagation pass makes the recursive pass itself.
     graph_module = quantize(Residual(4).eval(), image(), tosa(PROFILES[0]))
