@@ -144,10 +144,17 @@ def _drawn(found: Found, at_least: float, budget: Budget) -> dict[str, Any]:
         "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
         "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
         "target": y.place(at_least) if math.isfinite(at_least) else None,
-        "limit": None if budget.cycles is None else x.place(budget.cycles),
-        "at_most": f"at most {budget.cycles:,}" if budget.cycles is not None else "",
+        **_limit(budget, x),
         "rows": rows,
     }
+
+
+def _limit(budget: Budget, x: _Axis) -> dict[str, Any]:
+    """Return the place and the text of the line at the most cycles; empty without a limit."""
+    if budget.cycles is None:
+        return {"limit": None, "at_most": ""}
+    text = f"at most {budget.cycles:,}"
+    return {"limit": x.place(budget.cycles), "at_most": text}
 
 
 def _state(found: Found, at_least: float) -> str:
