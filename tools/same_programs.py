@@ -93,10 +93,13 @@ def compare(theirs: dict[str, Record], ours: dict[str, Record]) -> int:
 
 
 def _write_records(options: argparse.Namespace) -> None:
+    import torch
+
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     with options.record.open("w") as file:
         for name, program in _programs(options):
+            torch.manual_seed(0)  # The nets of the benchmarks are random.
             record: Record = {"net": name, "graph": "", "delegates": [], "verdicts": [], "error": ""}
             try:
                 record |= program()

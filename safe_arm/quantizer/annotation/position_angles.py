@@ -24,7 +24,7 @@ _WAVES = (_ATEN.sin.default, _ATEN.cos.default)
 _INTEGERS = (torch.int32, torch.int64)
 #: Maximum number of floats in an input that is a time step, and no picture.
 _FEW = 4
-#: What angles are computed with besides pointwise operators. A table that an integer indexes is none of them.
+#: Operators of angles besides pointwise ones; an angle from a table that an integer indexes is left to stock.
 _COMPUTED = operators(
     ElementOrigin.VIEW, ElementOrigin.JOINED, ElementOrigin.CAST
 ) | named("slice select bmm matmul mm einsum")

@@ -1,1 +1,1 @@
-"""Which values share a domain, and how wide it is."""
+"""Domains: the values that share one, and its width."""

@@ -110,7 +110,7 @@ class Writer:
             written = add_call(self._node.graph, target, *args, **kwargs)
         return self._marked(written, written.meta["val"])
 
-    def _marked(self, written: Node, value: Any) -> Node:
+    def _marked(self, written: Node, value: object) -> Node:
         written.meta = {**self._node.meta, "val": value}
         return written
 
@@ -155,7 +155,7 @@ class Writer:
         for node in call_functions(traced):
             target: Any = node.target
             if op_name(node) in _VIEWED:
-                # A view of a value may be none of the value once it is quantised.
+                # Quantised values may have other strides, of which there is no view.
                 target = torch.ops.aten.reshape.default
             args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
             with self._node.graph.inserting_before(self._node):
@@ -191,11 +191,6 @@ class Writer:
             return float(node)
         value = self.stored(node)
         return float(value) if value is not None and value.numel() == 1 else None
-
-    def picks(self, place: int) -> bool:
-        """Tell whether anything reads an element of the operator's results by its place."""
-        picked = [pick.args[1:] for pick in self._node.users if pick.users]
-        return (place,) in picked
 
     def size(self, node: Node, dim: int) -> Any:
         """Return the size of a dimension; where it is dynamic, a node that reads it."""

@@ -58,7 +58,7 @@ def _place(part: Node, place: object) -> None:
         return
     copy = _only_copy(part)
     if copy is None and any(map(is_mutable, (*part.users, *rows.users))):
-        return  # What is written behind a part shows in it.
+        return  # A later write into the rows shows in the part.
     write = Writer(part)
     places = write(_ATEN.reshape.default, place, [1])
     if length > 1:

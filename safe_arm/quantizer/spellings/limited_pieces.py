@@ -24,7 +24,7 @@ from safe_arm.quantizer.masks.runtime_masks import WHERES
 
 _ATEN = torch.ops.aten
 _CLAMP = _ATEN.clamp.default
-#: By value: the bounds that clamp it.
+#: Lower and upper bound of each value that is clamped.
 _Limits: TypeAlias = dict[Node, tuple[float | None, ...]]
 #: Comparisons, and whether they hold above the number.
 _COMPARISONS: dict[Any, bool] = {

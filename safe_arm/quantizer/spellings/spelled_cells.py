@@ -120,7 +120,9 @@ def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 def _trained(cell: Callable[..., Any]) -> Callable[..., Any]:
     """Return the spelling of a step of a net that is trained."""
 
-    def spelled(write: Writer, x: Node, state: Any, *weights: Node | None) -> Any:
+    def spelled(
+        write: Writer, x: Node, state: Node | list[Node], *weights: Node | None
+    ) -> Any:
         first = state if isinstance(state, Node) else state[0]
         how = {"adds_bias": _is_zeros(first)}
         return write.compute(cell, (x, state, *weights), how)

@@ -28,7 +28,7 @@ class TestPieces(Correcting):
         **WRONG,
         "a loss of Huber": lambda m, x, y: WHERE(x.abs() < 1, 0.5 * x * x, x.abs() - 0.5),
         "a parabola between lines": lambda m, x, y: WHERE(x > 1, x * 2 - 1, WHERE(x >= -1, x * x, x * -2 - 1)),
-        "a factor that is the number of the bound": lambda m, x, y: WHERE(x > 1.0, (x * 1.0).log() + 1, x),
+        "a factor with the number of the bound": lambda m, x, y: WHERE(x > torch.tensor(1.0), (x * 1.0).log() + 1, x),
     }
     kept: ClassVar = {
         "what is compared itself": lambda m, x, y: WHERE(x > 0, x, y),

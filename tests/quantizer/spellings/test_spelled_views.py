@@ -18,6 +18,7 @@ VERSION = parse(executorch_version())
 
 INPUTS = image()
 VIEWS = {
+    "in the shape of another, behind a norm": lambda m, x: F.layer_norm(x.transpose(1, 3), (4,)).reshape_as(x),
     "as wide as another": lambda m, x: torch.cat((x, x.amax(1, keepdim=True).expand_as(x)), 1),
     "broadcast": lambda m, x: torch.cat((x, torch.broadcast_to(x.amax(1, keepdim=True), x.shape)), 1),
     "in the shape of another": lambda m, x: x.relu().reshape_as(x.flatten(2)),
