@@ -76,9 +76,11 @@ def pytest_collection_finish():
     versions.version = cache(versions.version)
     if "torch" in sys.modules:
         from operator_tables import filled_quickly
+        from quick_passes import made_quickly
         from torch._logging import _internal
 
         filled_quickly()
+        made_quickly()
         _internal.trace_log = logging.Logger("untraced")
     if "safe_arm.quantizer.safe_quantizers" in sys.modules:
         import index_arithmetic

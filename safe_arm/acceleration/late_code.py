@@ -25,6 +25,14 @@ def late() -> AbstractContextManager[None]:
     return taking(late_code=True)
 
 
+def generated_once(rewrite: Callable[..., GraphModule], *arguments: Any) -> GraphModule:
+    """Return the graph module that a function makes of its arguments; its code is generated once, at the end."""
+    with late():
+        graph_module = rewrite(*arguments)
+    graph_module.recompile()
+    return graph_module
+
+
 def recompiling_late(
     stock: Callable[[GraphModule], Any],
 ) -> Callable[[GraphModule], Any]:

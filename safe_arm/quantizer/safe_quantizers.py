@@ -20,6 +20,7 @@ from safe_arm._compat.prepared_models import watch_models
 from safe_arm._compat.untested import warn_if_untested
 from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
+from safe_arm.acceleration.late_code import generated_once
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError
 from safe_arm.quantizer import ordered_steps
@@ -129,6 +130,10 @@ class _SafeRules(CheckedSettings):
         Raises:
             InternalError: a pass wrote into one of the user's tensors.
         """
+        wrappers.install()
+        return generated_once(self._transform_proven, model)
+
+    def _transform_proven(self, model: GraphModule) -> GraphModule:
         run = run_of(model, folds=False)
         config = self.training_config or self.global_config
         self._trains = is_for_training(config) and not run.net.folds
@@ -228,7 +233,7 @@ class _SafeRules(CheckedSettings):
         for name in names:
             if name not in self._warned_of:
                 self._warned_of.add(name)
-                warnings.warn(text.format(name), DoubtfulInputWarning, stacklevel=6)
+                warnings.warn(text.format(name), DoubtfulInputWarning, stacklevel=8)
 
     def _look_for_doubts(self, model: GraphModule) -> None:
         """Warn about what makes the quantisation of a float graph poor."""
@@ -242,6 +247,9 @@ class _SafeRules(CheckedSettings):
         A node on which an annotator raises, or whose values no observer can take, stays float. ``left_float`` and one
         warning list these nodes.
         """
+        return generated_once(self._annotate, model)
+
+    def _annotate(self, model: GraphModule) -> GraphModule:
         contained_annotation.change(model, (spell_out_activations,), self._ledger)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [
@@ -312,7 +320,6 @@ class _SafeRules(CheckedSettings):
             super().validate(model)
 
     def _stock_transform(self, model: GraphModule) -> GraphModule:
-        wrappers.install()
         # Stock scales the weights of an attempt that it raises on, too: each has copies of the user's.
         copy_scaled_weights(model, keeps_shared=self._trains)
         try:
@@ -394,7 +401,7 @@ class _SafeRules(CheckedSettings):
             try:
                 # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
                 with torch.no_grad(), state_at_rest(own) as quantised:
-                    quantised.append(stock(own, samples, is_qat))
+                    quantised.append(generated_once(stock, own, samples, is_qat))
             except DiffersError as error:
                 first.append(error.call)
                 continue

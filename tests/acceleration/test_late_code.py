@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, tosa
+from lowering import PROFILES, by_one_call, min_max, tosa
 from patches_of import patched
 from small import Lambda, image
 from spying import noted
@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.acceleration import late_code
+from safe_arm.quantizer.annotation import contained_annotation
 
 
 @pytest.fixture
@@ -95,3 +96,40 @@ def test_the_passes_before_annotation_write_little(written):
     written.clear()
     SafeTOSAQuantizer(tosa(PROFILES[0])).transform_for_annotation(traced())
     assert len(written) < stock / 2
+
+
+def quantised_by(quantizer_class):
+    quantizer = quantizer_class(tosa(PROFILES[0])).set_global(min_max())
+    return by_one_call(quantizer, traced(), [image()])
+
+
+def test_quantising_by_one_call_writes_less_than_stock(written):
+    quantised_by(TOSAQuantizer)
+    stock = len(written)
+    written.clear()
+    quantised_by(SafeTOSAQuantizer)
+    assert len(written) < stock / 2
+
+
+@pytest.mark.parametrize("step", ["transform_for_annotation", "annotate"])
+def test_a_graph_that_is_handed_back_has_its_code(step):
+    model = traced()
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0])).set_global(min_max())
+    model = getattr(quantizer, step)(model)
+    assert inspect.isfunction(vars(type(model))["forward"])
+    assert vars(model)["_code"] == model.graph.python_code("self").src
+
+
+def planted_error(model, *more):
+    model.recompile()
+    raise RuntimeError("planted")
+
+
+def test_a_graph_on_which_quantising_raises_has_its_code(monkeypatch):
+    model = traced()
+    expected = model(*image())
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    monkeypatch.setattr(contained_annotation, "annotate", planted_error)
+    with pytest.raises(RuntimeError, match="planted"):
+        quantizer.annotate(model)
+    assert torch.equal(model(*image()), expected)

@@ -15,6 +15,7 @@ from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm._compat.tested_releases import executorch_version, parse
+from safe_arm.acceleration.late_code import late
 from safe_arm.core.island import op_name
 from safe_arm.verification.reference_model import run_lowered
 
@@ -35,6 +36,12 @@ def min_max(config=None):
     return dataclasses.replace(config, **changes)
 
 
+def export_late(net, inputs, **how):
+    """Export a net as torch does; what it makes on the way writes its code when it is called."""
+    with late():
+        return torch.export.export(net, inputs, **how)
+
+
 def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuantizer, io=False, config=None):
     """Return the converted PT2E graph module."""
     quantizer = quantizer_class(spec)
@@ -42,7 +49,7 @@ def quantize(model, inputs, spec, *, narrow=False, quantizer_class=SafeTOSAQuant
     quantizer.set_global(config)
     if io:
         quantizer.set_io(config)
-    module = torch.export.export(model, inputs).module(check_guards=is_safe(quantizer))
+    module = export_late(model, inputs).module(check_guards=is_safe(quantizer))
     return by_one_call(quantizer, module, [inputs])
 
 
@@ -59,7 +66,7 @@ def by_one_call(quantizer, exported, samples, **how):
 
 def lower(graph_module, inputs, *partitioners):
     """Return the lowered edge program manager."""
-    return lower_program(torch.export.export(graph_module, inputs), *partitioners)
+    return lower_program(export_late(graph_module, inputs), *partitioners)
 
 
 def lower_program(program, *partitioners):
@@ -168,7 +175,7 @@ def executed(manager, *samples):
 
 def edge_program(graph_module, inputs):
     """The edge program of a PT2E graph, not partitioned."""
-    return to_edge(torch.export.export(graph_module, inputs), compile_config=EDGE).exported_program()
+    return to_edge(export_late(graph_module, inputs), compile_config=EDGE).exported_program()
 
 
 def targets(graph_module):

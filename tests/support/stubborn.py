@@ -3,11 +3,12 @@
 import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
-from lowering import PROFILES, is_safe, min_max, tosa
+from lowering import PROFILES, export_late, is_safe, min_max, tosa
 from small import Built
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.acceleration.late_code import generated_once
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, from_json
 from safe_arm.core.island import op_name
 
@@ -66,7 +67,7 @@ def quantizer_of(quantizer_class=SafeTOSAQuantizer, profile=PROFILES[0], is_qat=
 
 
 def exported(net, inputs, dynamic_shapes=None, check_guards=False, **how):
-    return torch.export.export(net, inputs, dynamic_shapes=dynamic_shapes, **how).module(check_guards=check_guards)
+    return export_late(net, inputs, dynamic_shapes=dynamic_shapes, **how).module(check_guards=check_guards)
 
 
 def transformed(net, quantizer_class, inputs, **how):
@@ -79,7 +80,7 @@ def transformed(net, quantizer_class, inputs, **how):
 
 def prepare(net, quantizer, inputs, is_qat=False):
     model = exported(net, inputs, check_guards=is_safe(quantizer))
-    return (prepare_qat_pt2e if is_qat else prepare_pt2e)(model, quantizer)
+    return generated_once(prepare_qat_pt2e if is_qat else prepare_pt2e, model, quantizer)
 
 
 def trainable(net, inputs, quantizer_class=SafeTOSAQuantizer):
@@ -100,10 +101,10 @@ def check_trained(rule, x, parameter, rtol, atol):
 
 def calibrated(model, quantizer, samples):
     """Prepare an exported graph, run it on all samples and convert it."""
-    prepared = prepare_pt2e(model, quantizer)
+    prepared = generated_once(prepare_pt2e, model, quantizer)
     for sample in samples:
         prepared(*sample)
-    return convert_pt2e(prepared)
+    return generated_once(convert_pt2e, prepared)
 
 
 def converted(net, quantizer, inputs):
@@ -111,8 +112,8 @@ def converted(net, quantizer, inputs):
     prepared = prepare(net, quantizer, inputs)
     with torch.no_grad():
         prepared(*inputs)
-    graph_module = convert_pt2e(prepared)
-    torch.export.export(graph_module, inputs)
+    graph_module = generated_once(convert_pt2e, prepared)
+    export_late(graph_module, inputs)
     return graph_module
 
 
