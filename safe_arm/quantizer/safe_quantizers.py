@@ -222,6 +222,8 @@ class _SafeRules(CheckedSettings):
             return True
         if step in ordered_steps.COSTLY_STEPS and self.tosa_spec.support_float():
             return True
+        if step in ordered_steps.NOT_ON_ETHOS_U55 and self.tosa_spec.is_U55_subset:
+            return True
         if step in ordered_steps.SLOW_ON_ETHOS_U and self._spares_cycles():
             return True
         if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._spares_cycles_of_u85():

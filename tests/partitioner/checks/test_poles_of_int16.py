@@ -31,7 +31,12 @@ def test_stock_leaves_the_pole_undefined_and_ours_is_exact(function):
 
 def test_behind_an_index_on_the_cpu_it_is_refused_and_not_demoted():
     """The range of its input is known, but the proof of a delegate that begins here would feed a pole."""
-    net = prepared_int16(lambda x: torch.reciprocal((x.abs() + 0.5)[:, (x[0, :3] > 0).long()]), CALIBRATED)
+
+    def function(x):
+        place = (x[0, :3] > 100).long()
+        return torch.reciprocal((x.abs() + 0.5).reshape(1, 6, 1)[place, :, place])
+
+    net = prepared_int16(function, CALIBRATED)
     partitioner = net.partitioner()
     net.lowered(partitioner)
     verdicts = {(verdict.op, verdict.verdict) for verdict in partitioner.report.fallbacks}
