@@ -29,6 +29,7 @@ from safe_arm.passes.applied import CORRECTION
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
+from safe_arm.passes.count_indices import CountIndicesPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.decompose_cumsum import DecomposeCumsumPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
@@ -164,6 +165,12 @@ _IN_ORDER = (
         "T58",
         "DecomposeEluPass",
         before=RestoreEluParamsPass,
+    ),
+    Correction(
+        "counted-indices",
+        "S50",
+        "DecomposeIndexTensorToGatherPass",
+        before=CountIndicesPass,
     ),
     # After it there are also the roundings of quantisers, whose halves may go either way, and their casts to codes.
     # The first of these leaves rounds alone, which the second takes apart.

@@ -54,7 +54,7 @@ from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
-from safe_arm.quantizer.spellings.run_time_indices import count_from_start
+from safe_arm.quantizer.spellings.run_time_indices import select_at_run_time
 from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
@@ -83,7 +83,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     name_extreme_indices,
     limit_pieces,
     compute_constants,
-    count_from_start,
+    select_at_run_time,
     spell_out_dynamic_attention,
     spell_out_masks,
     mask_probabilities,
@@ -120,7 +120,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Steps for operators that no Ethos-U55 has.
-NOT_ON_ETHOS_U55 = (count_from_start,)
+NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (refine_logs, write_norm_roots)
 KEPT_FINE = (

@@ -1,4 +1,4 @@
-"""An index that is an input or is computed counts from the end of a dimension where it is negative, as in PyTorch."""
+"""An index at run time, behind dimensions that are taken whole, is a selection of rows."""
 
 from typing import ClassVar
 
@@ -8,8 +8,6 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import (
     PROFILES,
-    by_stock,
-    codes_apart,
     lower_exactly,
     lower_safely,
     min_max,
@@ -23,8 +21,7 @@ from spelled import left_on_the_cpu
 from stubborn import calibrated, exported
 
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.spellings.run_time_indices import count_from_start
-from safe_arm.verification.model_server import ReferenceModelError
+from safe_arm.quantizer.spellings.run_time_indices import select_at_run_time
 
 X = torch.rand(6, 6, 4, generator=torch.Generator().manual_seed(1)) * 2 - 1
 VALUES = torch.rand(3, 6, 4, generator=torch.Generator().manual_seed(2)) * 2 - 1
@@ -32,30 +29,6 @@ FROM_START = (X, torch.tensor([1, 5, 3], dtype=torch.int32), VALUES)
 FROM_END = (X, torch.tensor([-1, 0, -3], dtype=torch.int32), VALUES)
 
 
-def rows(m, x, k, v):
-    return (x + 1)[k] * 2
-
-
-def written_rows(m, x, k, v):
-    y = x * 1.0
-    y[k] = v
-    return y * 2
-
-
-def written_columns(m, x, k, v):
-    y = x * 1.0
-    y[:, k] = v.transpose(0, 1)
-    return y * 2
-
-
-#: Those of which stock's tables have the operator.
-FIRST = {
-    "rows": rows,
-    "rows of two dimensions": lambda m, x, k, v: (x + 1)[k.reshape(3, 1)],
-    "of two dimensions": lambda m, x, k, v: (x + 1)[k, k + 1 - 1],
-    "written rows": written_rows,
-    "written columns": written_columns,
-}
 BEHIND = {
     "columns": lambda m, x, k, v: (x + 1)[:, k] * 2,
     "a new dimension": lambda m, x, k, v: (x + 1)[None, None, k] * 2,
@@ -65,29 +38,20 @@ BEHIND = {
 
 
 class TestRunTimeIndices(Rewriting):
-    step = staticmethod(count_from_start)
+    step = staticmethod(select_at_run_time)
     inputs = FROM_START
     also = (FROM_END,)
-    written = FIRST | BEHIND
+    written = BEHIND
     kept: ClassVar = {
-        "a constant": lambda m, x, k, v: x[torch.tensor([0, -1])],
+        "a constant": lambda m, x, k, v: x[:, torch.tensor([0, -1])],
         "dimensions apart": lambda m, x, k, v: x[k, :, k.abs() % 4],
-        "a mask": lambda m, x, k, v: torch.ops.aten.index_put(x, [x > 0], v[0, 0, 0]),
-        "the place of a maximum": lambda m, x, k, v: x[x[:, 0].argmax(-1)],
-        "the place of a minimum, narrowed": lambda m, x, k, v: x[x[:, 0].argmin(-1).int().reshape(2, 3)],
-        "whether, as a number": lambda m, x, k, v: x[(v[:, 0, 0] > 0).long()],
+        "rows": lambda m, x, k, v: x[k],
+        "a mask": lambda m, x, k, v: torch.ops.aten.index.Tensor(x, [None, v[0, :, 0] > 0]),
         "selected": lambda m, x, k, v: x.index_select(0, k),
     }
 
 
-def test_stock_leaves_a_negative_index_undefined():
-    graph_module = quantize(Lambda(rows), FROM_START, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
-    manager = by_stock(graph_module, FROM_START, tosa(PROFILES[0]))
-    with pytest.raises(ReferenceModelError, match="exceed valid range"):
-        codes_apart(manager, graph_module, FROM_END)
-
-
-@pytest.mark.parametrize("rule", (FIRST | BEHIND).values(), ids=FIRST | BEHIND)
+@pytest.mark.parametrize("rule", BEHIND.values(), ids=BEHIND)
 def test_ours_is_one_exact_delegate_whatever_the_index(rule):
     graph_module = quantize(Lambda(rule), FROM_START, tosa(PROFILES[0]), config=min_max())
     lower_exactly(graph_module, tosa(PROFILES[0]), FROM_START, FROM_END)
@@ -101,7 +65,9 @@ def test_stock_leaves_an_index_behind_whole_dimensions_on_the_cpu(rule):
 
 def test_an_ethos_u55_has_no_index_and_gets_no_arithmetic_for_one():
     spec = EthosUCompileSpec("ethos-u55-128")
-    graph_module = calibrated(exported(Lambda(rows), FROM_START), for_ethos_u("ethos-u55-128"), [FROM_START])
+    graph_module = calibrated(
+        exported(Lambda(BEHIND["columns"]), FROM_START), for_ethos_u("ethos-u55-128"), [FROM_START]
+    )
     _, partitioner = lower_safely(graph_module, FROM_START, spec, verify=False)
     assert [each.op for each in partitioner.report.fallbacks] == ["aten::index"]
     assert "aten::lt" not in map(op_name, graph_module.graph.nodes)
