@@ -70,9 +70,16 @@ from executorch.exir.pass_base import ExportPass, NodeMetadata, PassResult, Prox
 try:
     from executorch.backends.arm._passes import (
         FuseConsecutiveRescalesPass,
+        PropagateViewCopyPermuteDownPass,
         PropagateViewCopyPermuteUpPass,
     )
 except ImportError:
     # Before 1.4, which has no such passes in its pipeline.
     FuseConsecutiveRescalesPass = ArmPass
+    PropagateViewCopyPermuteDownPass = ArmPass
     PropagateViewCopyPermuteUpPass = ArmPass
+try:
+    from executorch.backends.arm._passes import RemovePermutesAroundElementwiseTosaOps
+except ImportError:
+    # Before 1.5, whose propagation passes cancel no regions.
+    RemovePermutesAroundElementwiseTosaOps = ArmPass

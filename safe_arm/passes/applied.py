@@ -52,5 +52,10 @@ def applied(corrected_pass: ArmPass, node: Node) -> None:
     """Note that a correction's pass changed a node; a pass of no correction notes nothing."""
     correction = getattr(corrected_pass, CORRECTION, None)
     if correction is not None:
-        name = origin(node).rsplit(".", 1)[-1]
-        current_lowering().notes.append((correction.name, correction.issue, name))
+        noted(correction.name, correction.issue, node)
+
+
+def noted(correction: str, issue: str, node: Node) -> None:
+    """Note that a correction made a difference at a node."""
+    name = origin(node).rsplit(".", 1)[-1]
+    current_lowering().notes.append((correction, issue, name))

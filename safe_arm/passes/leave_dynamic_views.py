@@ -12,7 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from safe_arm._compat.upstream import ExportPass
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import noted
+
+#: The correction's name and its known issue.
+DYNAMIC_VIEWS = ("dynamic-views", "S49")
 
 
 def on_static_views(stock: ExportPass) -> ExportPass:
@@ -27,18 +30,17 @@ def on_static_views(stock: ExportPass) -> ExportPass:
     if not hasattr(stock, "should_run_pass"):  # Before 1.4.
         return stock
     ours = copy.copy(stock)
-    ours.should_run_pass = partial(_should_run, ours, stock.should_run_pass)
+    ours.should_run_pass = partial(_should_run, stock.should_run_pass)
     return ours
 
 
 def _should_run(
-    ours: ExportPass,
     should_stock: Callable[[GraphModule], bool],
     graph_module: GraphModule,
 ) -> bool:
     for node in call_functions(graph_module):
         if op_name(node) == "aten::view_copy" and _is_dynamic(node):
-            applied(ours, node)
+            noted(*DYNAMIC_VIEWS, node)
             return False
     return should_stock(graph_module)
 

@@ -26,6 +26,10 @@ from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.errors import one_of
 from safe_arm.core.origins import leave_origins
 from safe_arm.passes.applied import CORRECTION
+from safe_arm.passes.cancel_whole_regions import (
+    WHOLE_REGIONS,
+    PropagateViewCopyPermuteDownPass,
+)
 from safe_arm.passes.clamp_to_quant_range import ClampToQuantRangePass
 from safe_arm.passes.compare_exactly import CompareExactlyPass
 from safe_arm.passes.complete_hardtanh_arguments import CompleteHardtanhArgumentsPass
@@ -44,7 +48,7 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
-from safe_arm.passes.leave_dynamic_views import on_static_views
+from safe_arm.passes.leave_dynamic_views import DYNAMIC_VIEWS, on_static_views
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.propagate_view_copy_permute_up import (
@@ -260,24 +264,25 @@ _IN_ORDER = (
         "PropagateViewCopyPermuteUpPass",
         instead=PropagateViewCopyPermuteUpPass,
     ),
+    # The pass that moves permutes up does so too.
     Correction(
-        "dynamic-views", "S49", "FuseViewCopyTransformPass", instead=on_static_views
+        *WHOLE_REGIONS,
+        "PropagateViewCopyPermuteDownPass",
+        instead=PropagateViewCopyPermuteDownPass,
     ),
+    Correction(*DYNAMIC_VIEWS, "FuseViewCopyTransformPass", instead=on_static_views),
     Correction(
-        "dynamic-views",
-        "S49",
+        *DYNAMIC_VIEWS,
         "PropagateViewCopyPermuteDownPass",
         instead=on_static_views,
     ),
     Correction(
-        "dynamic-views",
-        "S49",
+        *DYNAMIC_VIEWS,
         "PropagateViewCopyPermuteUpPass",
         instead=on_static_views,
     ),
     Correction(
-        "dynamic-views",
-        "S49",
+        *DYNAMIC_VIEWS,
         "CanonicalizeViewCopyPermutePass",
         instead=on_static_views,
     ),

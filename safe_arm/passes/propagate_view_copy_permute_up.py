@@ -9,9 +9,12 @@ from torch.fx import Node
 
 from safe_arm._compat import upstream
 from safe_arm.passes.applied import applied
+from safe_arm.passes.cancel_whole_regions import WholeRegions
 
 
-class PropagateViewCopyPermuteUpPass(upstream.PropagateViewCopyPermuteUpPass):
+class PropagateViewCopyPermuteUpPass(
+    WholeRegions, upstream.PropagateViewCopyPermuteUpPass
+):
     """Takes the place of the stock pass of this name (1.4 on), and loses no part of a ``cat``.
 
     The stock pass moves a permute from behind a ``cat`` to each of its inputs, where it changes no order, and counts
