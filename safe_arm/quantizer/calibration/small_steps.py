@@ -6,7 +6,9 @@ audio, pascals) have a few codes or none. The least step is for ranges of nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,7 +43,7 @@ def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> No
     """
     biases: dict[int, list[_Bias]] = {}
     for place, observer in observers.items():
-        sources = getattr(observer, "obs_or_fqs", ())
+        sources: Sequence[Any] = getattr(observer, "obs_or_fqs", ())
         value = value_of(place)
         if len(sources) != 2 or observer.dtype != torch.int32 or value.op != "get_attr":
             continue
