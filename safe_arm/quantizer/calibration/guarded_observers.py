@@ -20,6 +20,7 @@ from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, o
 from safe_arm.quantizer.annotation.left_float import Ledger
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_value
+from safe_arm.quantizer.calibration.small_steps import allow_small_steps
 from safe_arm.quantizer.domains.extreme_domains import leave_masks_out
 from safe_arm.quantizer.domains.filled_domains import leave_fills_out
 from safe_arm.quantizer.domains.joined_ranges import JoinedValue, joined_values
@@ -55,6 +56,7 @@ def guard_observers(
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     joined = joined_values(observers)
+    attempted(allow_small_steps, observers)
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
     attempted(follow_weights, observers)

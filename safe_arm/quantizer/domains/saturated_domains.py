@@ -40,7 +40,7 @@ class Reach:
     Attributes:
         low: all below it have the same result, to half a step of int8.
         high: all above it have.
-        lowest: the bound below if all numbers are negative, and the results small.
+        lowest: the bound below if all numbers of a sample are negative, and those of others are not.
     """
 
     low: float = -math.inf
@@ -64,7 +64,6 @@ _NEAR = {
     "aten::gelu": Reach(low=-5.0),
     "aten::silu": Reach(low=-12.0),
     "aten::mish": Reach(low=-12.0),
-    # Results of less than -12 are less than half the least step that stock's observers give.
     "aten::exp": Reach(low=-9.0, lowest=-12.0),
 }
 #: The bounds of a hardtanh that names none.
@@ -83,13 +82,16 @@ class ReachedObserver(StandIn):
     def __init__(self, observer: ObserverOrFakeQuantize, reach: Reach) -> None:
         super().__init__(observer)
         self.reach = reach
+        self.highest = -math.inf
 
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
         low = self.reach.low
         if self.reach.lowest < low and x.numel():
-            below = low + min(float(x.detach().amax()), 0.0)
-            low = max(below, self.reach.lowest)
+            largest = min(float(x.detach().amax()), 0.0)
+            self.highest = max(self.highest, largest)
+            lowest = min(self.reach.lowest, low + self.highest)
+            low = max(low + largest, lowest)
         result = shown(self.observer, x.clamp(low, self.reach.high))
         if hasattr(self.observer, "fake_quant_enabled"):
             return result

@@ -6,8 +6,10 @@ and the logarithm, which is taken for their sake, makes most of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
@@ -16,6 +18,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
+from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.precision.fine_roots import annotate_unit
 from safe_arm.quantizer.precision.sums_of_squares import (
@@ -33,11 +36,12 @@ from safe_arm.quantizer.precision.two_steps import (
 )
 
 _ATEN = torch.ops.aten
-_LOG = _ATEN.log.default
+#: Logarithms, each with that of e.
+_LOGS = {_ATEN.log.default: 1.0, _ATEN.log10.default: math.log10(math.e)}
 _ROOT = _ATEN.rsqrt.default
 _PRODUCT = _ATEN.mul.Tensor
 _DIFFERENCE = _ATEN.sub.Tensor
-#: Bounds of the logarithm of what the rough root leaves, which is between a half and 2 but for the smallest values.
+#: Bounds of the natural logarithm of what the rough root leaves: between a half and 2, but for the smallest values.
 _LOWEST, _HIGHEST = -2.1, 0.7
 
 
@@ -55,36 +59,58 @@ class _FineLog(RoundedOnce):
 
     def undo(self) -> None:
         """Compute the logarithm in one step."""
-        self.fine.target = _LOG
-        self.fine.args = (self.argument,)
-        copy_inputs(self.rough, self.fine)
+        read = self.of_root.args[0]
+        self.fine.target = self.of_root.target
+        if read is self.rough:
+            self.fine.args = (self.argument,)
+            copy_inputs(self.rough, self.fine)
+        else:
+            self.fine.args = (read,)
+            copy_inputs(self.of_root, self.fine)
+            _multiply_argument(read, self.argument)
         leftover = (self.twice, self.of_root, self.correction, self.unit)
         for node in (*leftover, self.between, self.rough):
             node.graph.erase_node(node)
 
 
+def _multiply_argument(product: Any, argument: Node) -> None:
+    """Multiply the sum by its factor, instead of the inverse root by the factor's."""
+    root_of_factor = product.args[1]
+    number = attribute(product.graph.owning_module, root_of_factor.target)
+    number.copy_(number**-2)
+    product.args = (argument, root_of_factor)
+
+
 def refine_logs(model: GraphModule) -> None:
-    """Write ``log(y)`` as ``log(y * r * r) - 2 * log(r)`` with ``r = rsqrt(y)``, where y is a sum of squares.
+    """Write ``log(f * y)`` as ``log(y * r * r) - 2 * log(r / sqrt(f))`` with ``r = rsqrt(y)``.
+
+    y is a sum of squares, and f a number, such as a mean's.
 
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
     is_changed = False
-    for log in model.graph.find_nodes(op="call_function", target=_LOG):
-        is_changed = _write(log) or is_changed
+    for target in _LOGS:
+        for log in model.graph.find_nodes(op="call_function", target=target):
+            is_changed = _write(log) or is_changed
     if is_changed:
         model.graph.eliminate_dead_code()
         model.recompile()
 
 
 def _write(log: Node) -> bool:
-    """Write one logarithm, and tell whether it is that of a sum of squares without a factor."""
+    """Write one logarithm, and tell whether it is that of a sum of squares."""
     write = Writer(log)
-    found = write_unit(write, log.all_input_nodes[0], has_factor=False)
+    found = write_unit(write, log.all_input_nodes[0])
     if found is None:
         return False
-    correction = write(_LOG, found.unit)
-    of_root = write(_LOG, found.rough)
+    function: Any = log.target
+    correction = write(function, found.unit)
+    root = found.rough
+    if found.factor != 1:
+        number = number_for(write, root, found.factor**-0.5, "root_of_factor")
+        root = write(_PRODUCT, root, number)
+    of_root = write(function, root)
     twice = write(_PRODUCT, of_root, number_for(write, of_root, 2.0, "two"))
     replace_in_shape(write, log, write(_DIFFERENCE, correction, twice))
     return True
@@ -103,13 +129,16 @@ def keep_logs_fine(model: GraphModule) -> None:
 def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
     for fine in model.graph.find_nodes(op="call_function", target=_DIFFERENCE):
         correction, twice = fine.args[:2]
-        if not is_call(correction, _LOG) or not is_call(twice, _PRODUCT):
+        if not _is_log(correction) or not is_call(twice, _PRODUCT):
             continue
         unit, of_root = correction.args[0], twice.args[0]
-        if not is_call(unit, _PRODUCT) or not is_call(of_root, _LOG):
+        if not is_call(unit, _PRODUCT) or not is_call(of_root, correction.target):
             continue
         scaled, rough = unit.args[:2]
-        if not is_call(scaled, _PRODUCT) or of_root.args[0] is not rough:
+        root = of_root.args[0]
+        if is_call(root, _PRODUCT):
+            root = root.args[0]
+        if not is_call(scaled, _PRODUCT) or root is not rough:
             continue
         argument = scaled.args[0]
         if not isinstance(argument, Node) or not is_call(rough, _ROOT):
@@ -119,17 +148,23 @@ def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
             yield _FineLog(*steps, of_root, twice)
 
 
+def _is_log(node: object) -> TypeGuard[Node]:
+    return isinstance(node, Node) and node.target in _LOGS
+
+
 def _annotate(found: _FineLog, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
     keep_argument(found.argument)
     low, high = spec.quant_min, spec.quant_max
     assert low is not None
     assert high is not None
-    step = (_HIGHEST - _LOWEST) / (high - low)
+    function: Any = found.correction.target
+    of_e = _LOGS[function]
+    step = (_HIGHEST - _LOWEST) * of_e / (high - low)
     bounded = FixedQParamsQuantizationSpec(
         dtype=spec.dtype,
         scale=step,
-        zero_point=low + round(-_LOWEST / step),
+        zero_point=low + round(-_LOWEST * of_e / step),
         quant_min=low,
         quant_max=high,
         qscheme=torch.per_tensor_affine,

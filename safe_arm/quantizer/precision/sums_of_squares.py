@@ -213,17 +213,16 @@ class Unit:
     unit: Node
 
 
-def write_unit(write: Writer, value: Node, has_factor: bool = True) -> Unit | None:
+def write_unit(write: Writer, value: Node) -> Unit | None:
     """Write what is computed of a sum of squares on the way to a function of it in two steps; None for any other.
 
     Args:
         write: writes in the place of the function.
         value: what the function reads.
-        has_factor: the sum may be multiplied by a number.
     """
     write_products(value)
     form = near_sum(write, value)
-    if form is None or (form.factor != 1 and not has_factor):
+    if form is None:
         return None
     argument = positive_sum(write, form)
     if argument is None:

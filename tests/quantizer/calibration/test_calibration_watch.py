@@ -184,7 +184,7 @@ SPOILT = {
     "half of them": (lambda n: normal(n) * (1e30 if n % 2 else 1), r"e\+30, .* times as much"),
     "one of few values": (lambda n: normal(n, 1, 4, 2, 1) * (1e6 if n == 3 else 1), r"e\+06, .* times as much"),
     "all of them": (lambda n: normal(n) * 1e30, r"has values of 3.*e\+30"),
-    "values below the least step": (lambda n: normal(n) * 1e-7, "scale the input up"),
+    "values below the least step": (lambda n: normal(n) * 1e-20, "scale the input up"),
 }
 
 

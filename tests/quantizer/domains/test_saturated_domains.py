@@ -8,10 +8,11 @@ from observing import exchanges, trained_ratios
 from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio
 from small import DQ
 from stubborn import quantizer_of
+from torchao.quantization.pt2e.observer import MinMaxObserver
 
 from safe_arm.core.island import QParams
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
-from safe_arm.quantizer.domains.saturated_domains import Reach, end_where_readers_saturate, reach_of
+from safe_arm.quantizer.domains.saturated_domains import Reach, ReachedObserver, end_where_readers_saturate, reach_of
 
 KEEP = (torch.arange(8) < 5).float()
 SAMPLES = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
@@ -95,6 +96,15 @@ def test_small_results_of_an_exponential_are_told_apart():
         return (x - 4).exp()
 
     assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 25
+
+
+@pytest.mark.parametrize(("samples", "lowest"), [([-20], -29), ([0, -20], -12), ([-5, -20], -14)])
+def test_results_are_small_if_those_of_all_samples_are(samples, lowest):
+    """An exponential's domain ends 9 below the largest number; that of a sample alone may end at -12."""
+    observer = ReachedObserver(MinMaxObserver(), Reach(low=-9.0, lowest=-12.0))
+    for largest in samples:
+        observer(torch.tensor([-100.0, largest]))
+    assert float(observer.min_val) == lowest
 
 
 NEAR_MISSES = {

@@ -39,8 +39,27 @@ def unbounded(m, x):
     return (x * x).sum(-1, keepdim=True).log()
 
 
+def loudness(m, x):
+    return 10 * torch.log10(x.square().mean(-1) + 1e-5)
+
+
+def bounded(m, x):
+    return (x**2).mean(-1).clamp(min=1e-4).log()
+
+
+def bits(m, x):
+    return torch.log2(0.5 * (x * x).sum(-1) + 1e-3)
+
+
 #: By name, a logarithm, what stock keeps of it at most, and ours at least.
-LOGARITHMS = {"energy": (energy, 15, 30), "spectrum": (spectrum, 15, 18), "unbounded": (unbounded, 15, 30)}
+LOGARITHMS = {
+    "energy": (energy, 15, 30),
+    "spectrum": (spectrum, 15, 18),
+    "unbounded": (unbounded, 15, 30),
+    "of a mean in decibels": (loudness, 27, 35),
+    "of a mean with a bound": (bounded, 27, 36),
+    "of a half to the base of 2": (bits, 20, 30),
+}
 
 
 def roots(graph_module):
@@ -55,7 +74,7 @@ def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
     assert roots(graph) == 1
 
 
-@pytest.mark.parametrize("rule", [energy, spectrum], ids=["energy", "spectrum"])
+@pytest.mark.parametrize("rule", [energy, spectrum, loudness, bounded])
 def test_the_one_delegate_is_exact(rule, profile):
     ours_exactly(rule, SAMPLES, profile)
 
@@ -74,24 +93,31 @@ class TestLogarithms(Rewriting):
     inputs = (rows(0)[0].abs() + 0.1,)
     written: ClassVar = {
         "of a sum of squares": unbounded,
+        "of a part of a sum": lambda m, x: ((x * x).sum(-1) * 0.5).log(),
+        "of a share of a sum, to the base of 10": lambda m, x: ((x * x).sum(-1) * 0.1 + 1e-3).log10(),
         "of the squares of two": lambda m, x: (lambda y: (x * x + y * y).log())(x + 1),
     }
     kept: ClassVar = {
         "of a sum": lambda m, x: x.sum(-1).log(),
         "of products": lambda m, x: (x * (x + 1)).sum(-1).log(),
-        "of a part of a sum": lambda m, x: ((x * x).sum(-1) * 0.5).log(),
         "of squares that something else reads": lambda m, x: (lambda s: (s, (s + (y := x + 1) * y).log()))(x * x),
+        "of the negative of a sum": lambda m, x: (5000 - (x * x).sum(-1)).log(),
         "of a sum with a value": lambda m, x: ((x * x).sum(-1) + x[..., 0]).log(),
     }
 
 
-@pytest.mark.parametrize("rule", [energy, lambda m, x: energy(m, x).view(3, 4)], ids=["alone", "before a view"])
+@pytest.mark.parametrize(
+    "rule",
+    [energy, lambda m, x: energy(m, x).view(3, 4), bounded, loudness],
+    ids=["alone", "before a view", "of a mean", "of a mean in decibels"],
+)
 def test_16_bits_have_steps_enough(rule):
     """What was written is taken back."""
     quantizer = quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE)
     graph = quantised(rule, quantizer, SAMPLES)
     assert roots(graph) == 0
-    assert len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.log.default)) == 1
+    logarithms = (torch.ops.aten.log.default, torch.ops.aten.log10.default)
+    assert sum(len(graph.graph.find_nodes(op="call_function", target=each)) for each in logarithms) == 1
     assert ratio(graph, rule, SAMPLES) > 40
 
 

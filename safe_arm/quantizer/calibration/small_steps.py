@@ -1,0 +1,100 @@
+"""Small values keep their bits: a quantiser's step may be smaller than the least that the stock configs have.
+
+That is 2**-16, so a value within 0.002, a factor of 1e-5 and the weights of a layer that reads raw samples (16-bit
+audio, pascals) have a few codes or none. The least step is for ranges of nothing, and still holds for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
+from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
+
+from safe_arm.acceleration import histogram_search
+from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.graphs.stand_ins import value_of
+
+#: The least steps that stock's configs have; a user's own stays.
+_STOCK = (2.0**-16, 2.0**-12)
+#: The least step of a range that is not empty. Ratios of steps have to fit into the shifts of a rescale.
+_LEAST = 2.0**-60
+#: The largest code of a bias; its step is the product of the steps of input and weight.
+_LARGEST_BIAS = 2.0**30
+
+#: Number of steps of 8 bits.
+_STEPS = 255
+#: The least share of a bound that is a step of more bits: a value has 13 bits, and the others are room beyond what
+#: calibration showed, which stock's least step gives as well.
+_WIDE = 2.0**-12
+
+#: The observer of a layer's input, and its bias.
+_Bias = tuple[ObserverOrFakeQuantize, Tensor]
+
+
+def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+    """Let observers find small steps for small values.
+
+    Args:
+        observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
+    """
+    biases: dict[int, list[_Bias]] = {}
+    for place, observer in observers.items():
+        sources: Sequence[Any] = getattr(observer, "obs_or_fqs", ())
+        value = value_of(place)
+        if len(sources) != 2 or observer.dtype != torch.int32 or value.op != "get_attr":
+            continue
+        read, weight = sources
+        bias = attribute(value.graph.owning_module, value.target)
+        biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
+    for observer in observers.values():
+        if not isinstance(observer, UniformQuantizationObserverBase):
+            continue
+        if float(observer.eps) not in _STOCK:
+            continue
+        of_layers = biases.get(id(observer), [])
+        find = partial(_calculate_qparams, observer, of_layers)
+        observer._calculate_qparams = find  # type: ignore[method-assign]
+
+
+def _calculate_qparams(
+    observer: UniformQuantizationObserverBase,
+    biases: list[_Bias],
+    low: Tensor,
+    high: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
+    stock = observer.eps
+    if low.numel():
+        observer.eps = _least_step(observer, biases, low, high)
+    try:
+        scale, zero_point = type(observer)._calculate_qparams(observer, low, high)
+    finally:
+        observer.eps = stock
+    return scale, zero_point
+
+
+def _least_step(
+    observer: UniformQuantizationObserverBase,
+    biases: list[_Bias],
+    low: Tensor,
+    high: Tensor,
+) -> Tensor:
+    largest = torch.maximum(low.abs(), high.abs())
+    least = torch.full_like(largest, _LEAST)
+    if int(observer.quant_max) - int(observer.quant_min) > _STEPS:
+        least = torch.minimum(largest * _WIDE, observer.eps)
+    least = torch.where(largest > 0, least, observer.eps)
+    for read, bias in biases:
+        with histogram_search.on_floats(read):
+            step, _ = read.calculate_qparams()
+        reached = bias / (step * _LARGEST_BIAS)
+        if reached.shape != largest.shape:
+            reached = reached.max()
+        least = torch.maximum(least, reached)
+    return least

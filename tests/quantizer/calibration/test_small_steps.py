@@ -1,0 +1,138 @@
+"""Small values, factors and weights keep their bits; stock's least step of 2**-16 leaves them few codes or none."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from lowering import HISTOGRAM, WIDE, lower_safely, min_max, tosa
+from ratios import both, both_ratios, exactly_on, ours_exactly, quantised, ratio
+from stubborn import quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+
+_GENERATOR = torch.Generator().manual_seed(0)
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=_GENERATOR)
+
+
+def samples_of(make, count=8):
+    return [(make(),) for _ in range(count)]
+
+
+FILTERS, BIAS, MATRIX = normal(8, 1, 16) * 0.1, normal(8) * 0.1, normal(16, 16) * 0.2
+PLAIN = samples_of(lambda: normal(1, 64))
+SAMPLED = samples_of(lambda: 3000 * normal(1, 1, 256))
+TINY = samples_of(lambda: 1e-6 * normal(1, 16))
+
+
+def filtered(m, x):
+    return F.conv1d(x, FILTERS / 32768, BIAS, 8).relu()
+
+
+#: What stock loses: a rule, its samples, and the least ratio of ours in dB.
+SMALL = {
+    "weights that read raw samples": (filtered, SAMPLED, 38),
+    "a factor": (lambda m, x: x * 1.37e-6, PLAIN, 38),
+    "a divisor": (lambda m, x: x / 7.1e5, PLAIN, 38),
+    "an addend": (lambda m, x: x * 1e-5 + 3e-5, PLAIN, 38),
+    "an input": (lambda m, x: x * 1e6, TINY, 35),
+    "a square": (lambda m, x: (x * 1e-3) ** 2 * 1e6, PLAIN, 30),
+    "an output in other units": (lambda m, x: torch.tanh(x) * 1e-9, PLAIN, 38),
+    "an exponential": (lambda m, x: (-5000 / (x.sigmoid() * 40 + 250)).exp() * 1e8, PLAIN, 20),
+}
+
+
+@pytest.mark.parametrize(("rule", "samples", "least"), SMALL.values(), ids=SMALL)
+def test_stock_loses_small_values_and_ours_keeps_them(rule, samples, least):
+    of_stock, ours = both_ratios(rule, samples)
+    assert of_stock < 20
+    assert ours > least
+
+
+@pytest.mark.parametrize(("rule", "samples"), [each[:2] for each in SMALL.values()], ids=SMALL)
+def test_the_one_delegate_is_exact(rule, samples):
+    ours_exactly(rule, samples)
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_ethos_u_computes_it_exactly(target):
+    exactly_on(target, filtered, SAMPLED)
+
+
+def dead_rows():
+    weight = MATRIX.clone()
+    weight[::2] = 0
+    weight[1] *= 1e-12
+    return weight
+
+
+#: Layers of which a bias would not fit 32 bits in the product of the smallest steps.
+BIASED = {
+    "rows of weights are dead": (dead_rows(), 1.0),
+    "the input is next to nothing": (MATRIX, 1e-10),
+    "the input is nothing": (MATRIX, 0.0),
+}
+
+
+@pytest.mark.parametrize(("weight", "size"), BIASED.values(), ids=BIASED)
+@pytest.mark.parametrize("config", [min_max(), HISTOGRAM], ids=["min-max", "histogram"])
+def test_a_bias_keeps_its_value(weight, size, config):
+    samples = samples_of(lambda: size * normal(1, 16))
+    bias = torch.linspace(-5, 5, 16)
+
+    def rule(m, x):
+        return F.linear(x, weight, bias)
+
+    assert ratio(quantised(rule, quantizer_of(config=config), samples), rule, samples) > 35
+
+
+def steps(graph_module):
+    """The steps of all quantisers of a graph, tensors as lists."""
+    found = []
+    for node in graph_module.graph.nodes:
+        if "quantize_per_tensor" in str(node.target):
+            found.append(node.args[1:3])
+    found.extend(value.tolist() for name, value in graph_module.named_buffers() if "scale" in name)
+    return found
+
+
+def test_the_near_miss_has_stock_s_steps():
+    def rule(m, x):
+        return F.conv1d(x, FILTERS, BIAS, 8).relu() * 0.3
+
+    of_stock, ours = both(rule, samples_of(lambda: normal(1, 1, 256)))
+    assert steps(ours) == steps(of_stock)
+
+
+def test_a_range_of_nothing_has_stock_s_steps():
+    of_stock, ours = both(lambda m, x: x + 1, [(torch.zeros(1, 16),)])
+    assert steps(ours) == steps(of_stock)
+
+
+def test_16_bits_have_room_beyond_calibration_as_in_stock():
+    """A value twice as large as all of calibration is not clipped, and small ones have at least 12 bits and a sign."""
+    small = samples_of(lambda: 1e-3 * normal(1, 64).clamp(-2, 2))
+    beyond = [(3 * x,) for (x,) in small]
+
+    def rule(m, x):
+        return x + x.flip(1)
+
+    ratios = []
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        quantizer = quantizer_of(quantizer_class, "TOSA-1.0+INT+int16", config=WIDE)
+        net = quantised(rule, quantizer, small)
+        ratios.append((ratio(net, rule, small), ratio(net, rule, beyond)))
+    of_stock, ours = ratios
+    assert max(of_stock) < 40
+    assert min(ours) > 60
+    _, partitioner = lower_safely(net, small[0], tosa("TOSA-1.0+INT+int16"), verify=True)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+
+
+def test_a_least_step_that_the_user_chose_stays():
+    config = get_symmetric_quantization_config(eps=2**-10)
+    graph_module = quantised(lambda m, x: x * 1.0, quantizer_of(config=config), TINY)
+    steps = [float(node.args[1]) for node in graph_module.graph.nodes if "quantize_per_tensor" in str(node.target)]
+    assert min(steps) == 2**-10
