@@ -168,12 +168,12 @@ def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
         return matmul_size(term) <= _MOST
     if not is_product(term):
         return False
-    if largest.keys().isdisjoint(term.args) and any(map(_is_number, term.args)):
+    if largest.keys().isdisjoint(term.args) and any(map(is_number, term.args)):
         return False
     return 0 < product_size(term, largest) <= _MOST
 
 
-def _is_number(factor: object) -> bool:
+def is_number(factor: object) -> bool:
     """Tell whether a factor is one constant: 8 bits times a number are 8 bits in another scale."""
     if not isinstance(factor, Node) or factor.op != "get_attr":
         return False

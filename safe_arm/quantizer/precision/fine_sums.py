@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
@@ -19,6 +18,7 @@ from safe_arm.quantizer.precision.two_steps import (
     derived_spec,
     give_spec,
     is_call,
+    observed_by,
 )
 
 _ATEN = torch.ops.aten
@@ -36,7 +36,6 @@ _MOST_ROUNDED = 0.6
 #: is 3/2 where the rough one is rounded from 1.5 codes to 1. A divisor that is rounded besides has larger ones.
 LARGEST_UNIT = 1.346
 LARGEST_CORRECTION = 1.524
-_OBSERVERS = (HistogramObserver, MinMaxObserver)
 
 
 class ExponentialSumObserver(MinMaxObserver):
@@ -82,14 +81,12 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
     Returns:
         bool: False if none of stock's observers watches the sum; nothing is changed then.
     """
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if spec.is_dynamic or constructor is None or constructor.func not in _OBSERVERS:
+    if spec.is_dynamic:
         return False
-    options = {"terms": terms_of(found.argument)}
-    if "eps" in constructor.keywords:
-        options["eps"] = constructor.keywords["eps"]
-    observer = ExponentialSumObserver.with_args(**options)
-    rounded = replace(spec, observer_or_fake_quant_ctr=observer)
+    terms = terms_of(found.argument)
+    rounded = observed_by(spec, ExponentialSumObserver, terms=terms)
+    if rounded is None:
+        return False
     exact = exact_spec([(found.argument.args[0], found.argument)])
     found.argument.meta[Q_ANNOTATION_KEY].output_qspec = exact
     for reader, read_as in ((found.rough, rounded), (found.unit, exact)):

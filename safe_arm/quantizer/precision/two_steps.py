@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
@@ -21,6 +22,7 @@ from safe_arm.quantizer.precision.exact_products import is_centred
 
 _PRODUCT = torch.ops.aten.mul.Tensor
 _DIFFERENCE = torch.ops.aten.sub.Tensor
+_OBSERVERS = (HistogramObserver, MinMaxObserver)
 _Steps = TypeVar("_Steps", bound="TwoSteps")
 
 
@@ -102,6 +104,24 @@ class RoundedOnce(TwoSteps):
     def is_readable(self) -> bool:
         """Tell that anything may read the result."""
         return True
+
+
+def observed_by(
+    spec: QuantizationSpec, observer: type[MinMaxObserver], **options: object
+) -> QuantizationSpec | None:
+    """Return a specification with another observer in place of one of stock's; None if it has any other.
+
+    Args:
+        spec: the specification.
+        observer: the class of the other one.
+        options: what that takes.
+    """
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    if constructor is None or constructor.func not in _OBSERVERS:
+        return None
+    if "eps" in constructor.keywords:
+        options["eps"] = constructor.keywords["eps"]
+    return replace(spec, observer_or_fake_quant_ctr=observer.with_args(**options))
 
 
 def copy_inputs(source: Node, node: Node) -> None:
