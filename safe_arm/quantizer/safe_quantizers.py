@@ -280,7 +280,11 @@ class _SafeRules(CheckedSettings):
         convolve_pools(model, in_steps=self._is_ethos_u)
 
     def _keep_reciprocals_fine(self, model: GraphModule) -> None:
-        keep_reciprocals_fine(model, of_softmaxes=not self._spares_cycles_of_u85())
+        keep_reciprocals_fine(
+            model,
+            of_softmaxes=not self._spares_cycles_of_u85(),
+            of_short_ones=not (self._spares_cycles() or self._trains),
+        )
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))

@@ -1,4 +1,4 @@
-"""The sum of a long softmax is exact where its reciprocal is corrected."""
+"""The sum of a softmax is exact where its reciprocal is corrected."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from safe_arm.quantizer.precision.two_steps import (
 
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
+_DIFFERENCE = _ATEN.sub.Tensor
+_MAXIMUM = _ATEN.amax.default
 _EXPONENTIAL = _ATEN.exp.default
-#: A row of fewer exponentials gains a third of a decibel, for up to a third more cycles on an Ethos-U85.
-_LONG = 128
+#: A row of fewer exponentials gains half a decibel, for up to a third more cycles on an Ethos-U.
+LONG = 128
 #: The product of a longer sum and its rough reciprocal overflows 32 bits.
 _LONGEST = torch.iinfo(torch.int32).max // 255**2
 #: Largest sum as a multiple of the largest that was seen.
@@ -56,16 +58,20 @@ class ExponentialSumObserver(MinMaxObserver):
         return self._calculate_qparams(torch.zeros_like(highest), highest)
 
 
-def is_of_long_softmax(reciprocal: Node) -> bool:
-    """Tell whether a divisor is the sum of many exponentials, none of which is masked.
+def terms_of_softmax(reciprocal: Node) -> int:
+    """Return how many exponentials a divisor is the sum of; 0 if it is masked, too long, or anything else.
 
     One row of a trained softmax adds up to little more than 1, where it is sure, and another to half its length. In 8
     bits the sum of the former has a few codes.
     """
     value = reciprocal.args[0]
     if not is_call(value, _SUM) or not is_call(value.args[0], _EXPONENTIAL):
-        return False
-    return _LONG <= terms_of(value) <= _LONGEST
+        return 0
+    distance = value.args[0].args[0]
+    if not is_call(distance, _DIFFERENCE) or not is_call(distance.args[1], _MAXIMUM):
+        return 0
+    terms = terms_of(value)
+    return terms if terms <= _LONGEST else 0
 
 
 def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
