@@ -97,7 +97,7 @@ def _kept_products(
         if not only_of_exact or not largest.keys().isdisjoint(term.args):
             products.append(term)
     for other in addition.args[:2]:
-        if other not in products and not _is_observed(other, addition):
+        if other not in products and not is_observed(other, addition):
             return []
     return products
 
@@ -181,7 +181,7 @@ def is_number(factor: object) -> bool:
     return value is not None and value.numel() == 1
 
 
-def _is_observed(term: object, addition: Node) -> TypeGuard[Node]:
+def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
     if not isinstance(term, Node) or not is_int8(term, addition):
         return False
