@@ -27,6 +27,8 @@ from safe_arm.quantizer.precision.exact_products import (
     is_product,
     matmul_size,
     product_size,
+    product_spec,
+    wide_spec,
 )
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
@@ -80,10 +82,7 @@ def round_products_in_readers(model: GraphModule, roots: Iterable[Node]) -> None
                 and is_product(product)
                 and _is_rounded_by_readers(product, named)
             ):
-                places: list[EdgeOrNode] = [
-                    (each, product) for each in product.args[:2]
-                ]
-                _round_in_readers(product, exact_spec(places))
+                _round_in_readers(product, product_spec(product))
 
 
 def _kept_products(
@@ -209,14 +208,7 @@ def spec_of_products(
         others: what is added to them, in 8 bits.
     """
     places = [place for each in factors for place in each]
-    return DerivedQuantizationSpec(
-        derived_from=[*places, *others],
-        derive_qparams_fn=partial(_largest_scale, products=len(factors)),
-        dtype=torch.int32,
-        quant_min=INT32.min + 1,
-        quant_max=INT32.max,
-        qscheme=torch.per_tensor_symmetric,
-    )
+    return wide_spec([*places, *others], partial(_largest_scale, products=len(factors)))
 
 
 def _largest_scale(observers: Sequence[Any], products: int) -> tuple[Tensor, Tensor]:

@@ -9,23 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
     CODES_APART,
-    INT32,
+    give_one_spec,
     is_annotated,
     is_centred,
     is_square,
     is_summed,
+    wide_spec,
 )
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
-#: Steps of a difference in one of its coarser term, at most; with one, the other term is rounded.
-_MOST_STEPS, _FEWEST_STEPS = 16, 2
+#: Steps of a difference in one of its coarser term. With fewer, the other term is rounded by more than it was.
+_MOST_STEPS, _FEWEST_STEPS = 16, 4
 
 
 def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
@@ -73,18 +73,8 @@ def _size(steps: int) -> int:
 
 def _keep(difference: Node, steps: int) -> None:
     terms = difference.all_input_nodes
-    spec = DerivedQuantizationSpec(
-        derived_from=list(terms),
-        derive_qparams_fn=partial(_of_terms, steps=steps),
-        dtype=torch.int32,
-        quant_min=INT32.min + 1,
-        quant_max=INT32.max,
-        qscheme=torch.per_tensor_symmetric,
-    )
-    annotation = difference.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map = dict.fromkeys(terms, spec)
-    annotation.output_qspec = spec
-    annotation.allow_implicit_sharing = False
+    spec = wide_spec(terms, partial(_of_terms, steps=steps))
+    give_one_spec(difference, spec)
     for square in difference.users:
         square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
 

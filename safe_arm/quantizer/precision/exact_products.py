@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
+    FixedQParamsQuantizationSpec,
     QuantizationSpec,
+    QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
@@ -161,9 +163,7 @@ def _keep_product(product: Node, largest: dict[Node, int]) -> None:
         is_kept = _is_multiplied(product, size, largest)
     if not is_kept:
         return
-    places = [(factor, product) for factor in product.args[:2]]
-    spec = exact_spec(places)
-    _keep(product, spec, size, largest)
+    _keep(product, product_spec(product), size, largest)
 
 
 def product_size(product: Node, largest: dict[Node, int]) -> int:
@@ -365,9 +365,41 @@ def exact_spec(places: list[EdgeOrNode], steps: float = 1) -> DerivedQuantizatio
         places: where the factors are observed.
         steps: the number of steps in one of that product.
     """
+    return wide_spec(places, partial(_of_product, steps=steps))
+
+
+def product_spec(product: Node, steps: float = 1) -> DerivedQuantizationSpec:
+    """Return the specification of the integers that a product is computed in, in a number of steps."""
+    return exact_spec([(factor, product) for factor in product.args[:2]], steps)
+
+
+def give_one_spec(node: Node, spec: QuantizationSpecBase) -> None:
+    """Quantise what a node reads and what it gives by one specification, whatever else reads it."""
+    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = dict.fromkeys(node.all_input_nodes, spec)
+    annotation.output_qspec = spec
+    annotation.allow_implicit_sharing = False
+
+
+def number_spec(step: float) -> FixedQParamsQuantizationSpec:
+    """Return the specification of a number of 8 bits with a step of its own."""
+    return FixedQParamsQuantizationSpec(
+        dtype=torch.int8,
+        scale=step,
+        zero_point=0,
+        quant_min=-127,
+        quant_max=127,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def wide_spec(
+    places: Sequence[EdgeOrNode], qparams: Callable[..., tuple[Tensor, Tensor]]
+) -> DerivedQuantizationSpec:
+    """Return the specification of integers in a scale that is computed of those at some places."""
     return DerivedQuantizationSpec(
-        derived_from=places,
-        derive_qparams_fn=partial(_of_product, steps=steps),
+        derived_from=list(places),
+        derive_qparams_fn=qparams,
         dtype=torch.int32,
         quant_min=INT32.min + 1,
         quant_max=INT32.max,

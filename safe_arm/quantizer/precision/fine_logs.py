@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
 
@@ -27,6 +26,7 @@ from safe_arm.quantizer.precision.sums_of_squares import (
 from safe_arm.quantizer.precision.two_steps import (
     RoundedOnce,
     copy_inputs,
+    fixed_spec,
     give_spec,
     is_call,
     keep_fine,
@@ -122,16 +122,4 @@ def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
 def _annotate(found: _FineLog, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
     keep_argument(found.argument)
-    low, high = spec.quant_min, spec.quant_max
-    assert low is not None
-    assert high is not None
-    step = (_HIGHEST - _LOWEST) / (high - low)
-    bounded = FixedQParamsQuantizationSpec(
-        dtype=spec.dtype,
-        scale=step,
-        zero_point=low + round(-_LOWEST / step),
-        quant_min=low,
-        quant_max=high,
-        qscheme=torch.per_tensor_affine,
-    )
-    give_spec(found.correction, bounded)
+    give_spec(found.correction, fixed_spec(spec, _HIGHEST, _LOWEST))

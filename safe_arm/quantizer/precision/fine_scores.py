@@ -10,24 +10,26 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
-from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
-    FixedQParamsQuantizationSpec,
-)
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    int8_spec,
+    is_calibrated,
+    observed_by,
+)
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.graph_edits import MOVES
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
-    exact_spec,
+    give_one_spec,
     is_int8,
     is_matmul,
     matmul_size,
+    number_spec,
+    product_spec,
 )
-from safe_arm.quantizer.precision.two_steps import observed_by
 
 _ATEN = torch.ops.aten
 _MAXIMUM = _ATEN.amax.default
@@ -73,11 +75,12 @@ def keep_scores_fine(model: GraphModule) -> None:
         if chain is None:
             continue
         spec = int8_spec(chain[0].meta[Q_ANNOTATION_KEY].output_qspec)
-        observed = spec and observed_by(spec, DistanceObserver)
-        if not observed:
+        if spec is None or not is_calibrated(spec):
             continue
         (exponential,) = distance.users
-        _read(exponential)[distance] = observed
+        annotation = exponential.meta[Q_ANNOTATION_KEY]
+        annotation.input_qspec_map[distance] = observed_by(spec, DistanceObserver)
+        annotation.allow_implicit_sharing = False
         _widen(model, chain, distance)
 
 
@@ -129,43 +132,20 @@ def _keeps_scores(model: GraphModule, node: Node) -> bool:
 def _widen(model: GraphModule, chain: Sequence[Node], distance: Node) -> None:
     """Compute scores and their distances in 32 bits; exponentials round them."""
     matmul, *others = chain
-    spec = _spec_of(matmul, 1.0)
+    spec = product_spec(matmul)
     matmul.meta[Q_ANNOTATION_KEY].output_qspec = spec
     scale = 1.0
-    for node in (*others, distance.args[1], distance):
-        specs = _read(node)
-        for value in specs:
-            specs[value] = spec
+    maximum: Any = distance.args[1]
+    for node in (*others, maximum, distance):
+        give_one_spec(node, spec)
+        annotation = node.meta[Q_ANNOTATION_KEY]
         if node.target is _PRODUCT:
             # A number that is its own step has code 1 or -1.
-            number = float(attribute(model, node.args[1].target))
-            specs[node.args[1]] = _of_number(abs(number))
-            scale *= abs(number)
-            spec = _spec_of(matmul, scale)
+            number = abs(float(attribute(model, node.args[1].target)))
+            annotation.input_qspec_map[node.args[1]] = number_spec(number)
+            scale *= number
+            spec = product_spec(matmul, 1 / scale)
+            annotation.output_qspec = spec
         elif node.target is _MASK:
-            specs[node.args[1]] = replace(spec, quant_min=-_MOST, quant_max=_MOST)
-        node.meta[Q_ANNOTATION_KEY].output_qspec = spec
-
-
-def _spec_of(matmul: Node, scale: float) -> DerivedQuantizationSpec:
-    """Return the specification of the integers that a product of matrices is computed in, times a number."""
-    return exact_spec([(factor, matmul) for factor in matmul.args[:2]], 1 / scale)
-
-
-def _of_number(step: float) -> FixedQParamsQuantizationSpec:
-    return FixedQParamsQuantizationSpec(
-        dtype=torch.int8,
-        scale=step,
-        zero_point=0,
-        quant_min=-128,
-        quant_max=127,
-        qscheme=torch.per_tensor_affine,
-    )
-
-
-def _read(node: Node) -> dict[Node, Any]:
-    """Return how a node reads its arguments, of which none takes over the domain of another."""
-    annotation = node.meta[Q_ANNOTATION_KEY]
-    annotation.allow_implicit_sharing = False
-    specs: dict[Node, Any] = annotation.input_qspec_map
-    return specs
+            bound = replace(spec, quant_min=-_MOST, quant_max=_MOST)
+            annotation.input_qspec_map[node.args[1]] = bound

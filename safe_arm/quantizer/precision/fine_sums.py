@@ -11,14 +11,14 @@ from torch.fx import Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
 from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     derived_spec,
     give_spec,
     is_call,
-    observed_by,
+    up_to,
 )
 
 _ATEN = torch.ops.aten
@@ -87,12 +87,10 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
     Returns:
         bool: False if none of stock's observers watches the sum; nothing is changed then.
     """
-    if spec.is_dynamic:
+    if spec.is_dynamic or not is_calibrated(spec):
         return False
     terms = terms_of(found.argument)
     rounded = observed_by(spec, ExponentialSumObserver, terms=terms)
-    if rounded is None:
-        return False
     exact = exact_spec([(found.argument.args[0], found.argument)])
     found.argument.meta[Q_ANNOTATION_KEY].output_qspec = exact
     for reader, read_as in ((found.rough, rounded), (found.unit, exact)):
@@ -107,27 +105,15 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
 
 def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a sum times its rough reciprocal for the observer of the sum."""
-    (observer,) = observers
-    step, zero_point = observer.calculate_qparams()
-    largest = LARGEST_UNIT * (1 + _rounded(step))
-    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
+    return up_to(LARGEST_UNIT * (1 + _rounded(observers[0])), observers[0])
 
 
 def _of_correction(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of the correction for the observer of the sum."""
-    (observer,) = observers
-    step, zero_point = observer.calculate_qparams()
-    largest = LARGEST_CORRECTION / (1 - _rounded(step))
-    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
+    return up_to(LARGEST_CORRECTION / (1 - _rounded(observers[0])), observers[0])
 
 
-def _rounded(step: Tensor) -> Tensor:
+def _rounded(observer: Any) -> float:
     """Return the share of the least sum, which is 1, that is half a step."""
-    return torch.clamp(step / 2, max=_MOST_ROUNDED)
-
-
-def _up_to(
-    largest: Tensor, zero_point: Tensor, low: int, high: int
-) -> tuple[Tensor, Tensor]:
-    """Return the qparams of a domain from 0 to a value, by the smallest and the largest code."""
-    return largest / (high - low), torch.full_like(zero_point, low)
+    step, _ = observer.calculate_qparams()
+    return min(float(step) / 2, _MOST_ROUNDED)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
@@ -22,7 +22,6 @@ from safe_arm.quantizer.precision.exact_products import is_centred
 
 _PRODUCT = torch.ops.aten.mul.Tensor
 _DIFFERENCE = torch.ops.aten.sub.Tensor
-_OBSERVERS = (HistogramObserver, MinMaxObserver)
 _Steps = TypeVar("_Steps", bound="TwoSteps")
 
 
@@ -106,24 +105,6 @@ class RoundedOnce(TwoSteps):
         return True
 
 
-def observed_by(
-    spec: QuantizationSpec, observer: type[MinMaxObserver], **options: object
-) -> QuantizationSpec | None:
-    """Return a specification with another observer in place of one of stock's; None if it has any other.
-
-    Args:
-        spec: the specification.
-        observer: the class of the other one.
-        options: what that takes.
-    """
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if constructor is None or constructor.func not in _OBSERVERS:
-        return None
-    if "eps" in constructor.keywords:
-        options["eps"] = constructor.keywords["eps"]
-    return replace(spec, observer_or_fake_quant_ctr=observer.with_args(**options))
-
-
 def copy_inputs(source: Node, node: Node) -> None:
     """Let a node quantise what it reads as another does."""
     of_source = source.meta.get(Q_ANNOTATION_KEY)
@@ -177,19 +158,30 @@ def give_spec(
         reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
 
 
-def fixed_spec(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
-    """Return the specification of values from 0 to the largest."""
+def fixed_spec(
+    spec: QuantizationSpec, largest: float, least: float = 0.0
+) -> FixedQParamsQuantizationSpec:
+    """Return the specification of values from the least, or 0, to the largest."""
     low, high = spec.quant_min, spec.quant_max
     assert low is not None
     assert high is not None
+    step = (largest - least) / (high - low)
     return FixedQParamsQuantizationSpec(
         dtype=spec.dtype,
-        scale=largest / (high - low),
-        zero_point=low,
+        scale=step,
+        zero_point=low + round(-least / step),
         quant_min=low,
         quant_max=high,
         qscheme=torch.per_tensor_affine,
     )
+
+
+def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
+    """Return the qparams of values from 0 to the largest in the codes of an observer."""
+    scale, zero_point = like.calculate_qparams()
+    low, high = like.quant_min, like.quant_max
+    scale = torch.full_like(scale, largest / (high - low))
+    return scale, torch.full_like(zero_point, low)
 
 
 def is_broadcast(reciprocal: Node) -> bool:

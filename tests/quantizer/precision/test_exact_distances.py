@@ -37,7 +37,7 @@ KEPT = {
     "a product with another value": lambda m, x, y: ((x - y) * y).sum(-1),
     "squares that are not summed": lambda m, x, y: (lambda d: d * d)(x - y),
     "more terms than fit 32 bits": lambda m, x, y: squared((x - y).repeat(1, 1, 70)),
-    "many terms": lambda m, x, y: squared(x.repeat(1, 1, 70) - y.repeat(1, 1, 70)),
+    "many terms": lambda m, x, y: squared(x.repeat(1, 1, 18) - y.repeat(1, 1, 18)),
     "a number less a value": lambda m, x, y: squared(1.0 - x) + 0 * y[..., 0],
 }
 
