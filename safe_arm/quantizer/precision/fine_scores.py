@@ -17,6 +17,7 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
 )
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.graph_edits import MOVES
@@ -37,8 +38,8 @@ _DIFFERENCE = _ATEN.sub.Tensor
 _EXPONENTIAL = _ATEN.exp.default
 _PRODUCT = _ATEN.mul.Tensor
 _MASK = _ATEN.minimum.default
-#: Largest difference of two scores. A masked one is as far from 0, and their difference fits 32 bits.
-_MOST = 2**30
+#: Largest difference of two scores. A masked one is as far from 0, and their difference is rescaled.
+_MOST = LARGEST_RESCALED // 2
 #: An exponential of a larger distance has code 0 of 255.
 _FARTHEST = 6.3
 #: The largest distance as a multiple of the largest that was seen.
