@@ -24,7 +24,6 @@ from safe_arm.quantizer.graphs.graph_edits import MOVES
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
-    give_one_spec,
     is_int8,
     is_matmul,
     matmul_size,
@@ -138,8 +137,12 @@ def _widen(model: GraphModule, chain: Sequence[Node], distance: Node) -> None:
     scale = 1.0
     maximum: Any = distance.args[1]
     for node in (*others, maximum, distance):
-        give_one_spec(node, spec)
         annotation = node.meta[Q_ANNOTATION_KEY]
+        # A view reads its sizes too.
+        for value in annotation.input_qspec_map:
+            annotation.input_qspec_map[value] = spec
+        annotation.output_qspec = spec
+        annotation.allow_implicit_sharing = False
         if node.target is _PRODUCT:
             # A number that is its own step has code 1 or -1.
             number = abs(float(attribute(model, node.args[1].target)))
