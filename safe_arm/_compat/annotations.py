@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     EdgeOrNode,
     QuantizationAnnotation,
@@ -25,6 +28,7 @@ from safe_arm.core.island import MARK_KEY
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
+_OBSERVERS = (HistogramObserver, MinMaxObserver)
 #: torchao up to 0.15 refuses every keyword argument of an annotated node, later releases only tensors.
 _NO_KWARGS = parse(version("torchao")) < (0, 16)
 
@@ -113,6 +117,28 @@ def int8_spec(spec: object) -> QuantizationSpec | None:
     if plain is None or plain.is_dynamic:
         return None
     return plain if plain.dtype == torch.int8 else None
+
+
+def is_calibrated(spec: QuantizationSpec) -> bool:
+    """Tell whether one of stock's observers watches a range, and not one for training."""
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    return constructor is not None and constructor.func in _OBSERVERS
+
+
+def observed_by(
+    spec: QuantizationSpec, observer: type[MinMaxObserver], **options: Any
+) -> QuantizationSpec:
+    """Return a specification with another observer.
+
+    Args:
+        spec: the specification.
+        observer: the class of the other observer.
+        options: what that takes, besides the smallest scale of the one in its place.
+    """
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    if constructor is not None and "eps" in constructor.keywords:
+        options["eps"] = constructor.keywords["eps"]
+    return replace(spec, observer_or_fake_quant_ctr=observer.with_args(**options))
 
 
 def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:

@@ -47,6 +47,7 @@ from safe_arm.quantizer.graphs.own_names import name_weights
 from safe_arm.quantizer.precision.exact_arithmetic import keep_arithmetic_exact
 from safe_arm.quantizer.precision.fine_gates import refine_gates
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
+from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
 from safe_arm.quantizer.proof import float_run
 from safe_arm.quantizer.proof.float_net import (
     calibration_calls,
@@ -263,11 +264,14 @@ class _SafeRules(CheckedSettings):
         if not self._spares_cycles():
             changes.insert(1, refine_gates)
         contained_annotation.change(model, changes, self._ledger)
-        steps = (
+        steps = [
             self._free_branch_domains,
             *ordered_steps.AFTER_ANNOTATION,
             self._keep_exact,
-        )
+        ]
+        # Scores in 32 bits take an Ethos-U longer, and an Ethos-U55 has no maximum of them.
+        if not self._is_ethos_u:
+            steps.insert(-1, keep_scores_fine)
         contained_annotation.refine(model, steps, self._ledger)
         if self._trains:
             write_folds(model)
@@ -278,7 +282,11 @@ class _SafeRules(CheckedSettings):
         convolve_pools(model, in_steps=self._is_ethos_u)
 
     def _keep_reciprocals_fine(self, model: GraphModule) -> None:
-        keep_reciprocals_fine(model, of_softmaxes=not self._spares_cycles_of_u85())
+        keep_reciprocals_fine(
+            model,
+            of_softmaxes=not self._spares_cycles_of_u85(),
+            of_short_ones=not (self._spares_cycles() or self._trains),
+        )
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))

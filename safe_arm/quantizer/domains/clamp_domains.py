@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import torch
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 
 _CLAMP = torch.ops.aten.clamp.default
 _HARDTANH = torch.ops.aten.hardtanh.default
 _RELU6 = torch.ops.aten.relu6.default
 #: Observers that look at a calibrated value, in whose place a fake-quantise module stands in training.
-_CALIBRATED = (HistogramObserver, MinMaxObserver)
 
 
 def give_clamps_domains(model: GraphModule) -> None:
@@ -47,5 +45,4 @@ def _is_sole_reader(clamp: Node) -> bool:
     spec = annotation.output_qspec
     if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
         return False
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    return constructor is not None and constructor.func in _CALIBRATED
+    return is_calibrated(spec)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import static_sizes
@@ -29,7 +28,6 @@ _TERMS = 16
 _ROWS = 8
 #: The most by which a domain is wider at either end, as a share of the range that was seen.
 _MOST = 0.5
-_OBSERVERS = (HistogramObserver, MinMaxObserver)
 
 
 class RoomyObserver(MinMaxObserver):
@@ -144,11 +142,4 @@ def _with_room(spec: Any) -> Any:
     """Return a spec whose observer leaves room; the spec itself if none of stock's observers watches a range."""
     if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
         return spec
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if constructor is None or constructor.func not in _OBSERVERS:
-        return spec
-    options = {}
-    if "eps" in constructor.keywords:
-        options["eps"] = constructor.keywords["eps"]
-    roomy = RoomyObserver.with_args(**options)
-    return replace(spec, observer_or_fake_quant_ctr=roomy)
+    return observed_by(spec, RoomyObserver) if is_calibrated(spec) else spec

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
 )
@@ -15,6 +14,7 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
 _CONV = torch.ops.aten.conv2d.default
@@ -141,14 +141,7 @@ def _convolve(
     with model.graph.inserting_before(pool):
         read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
     annotation = pool.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map[read] = FixedQParamsQuantizationSpec(
-        dtype=torch.int8,
-        scale=weight / _CODE,
-        zero_point=0,
-        quant_min=-_CODE,
-        quant_max=_CODE,
-        qscheme=torch.per_tensor_symmetric,
-    )
+    annotation.input_qspec_map[read] = number_spec(weight / _CODE)
     pool.target = _CONV
     pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)
     pool.kwargs = {}

@@ -27,6 +27,8 @@ from safe_arm.quantizer.precision.exact_products import (
     is_product,
     matmul_size,
     product_size,
+    product_spec,
+    wide_spec,
 )
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
@@ -80,10 +82,7 @@ def round_products_in_readers(model: GraphModule, roots: Iterable[Node]) -> None
                 and is_product(product)
                 and _is_rounded_by_readers(product, named)
             ):
-                places: list[EdgeOrNode] = [
-                    (each, product) for each in product.args[:2]
-                ]
-                _round_in_readers(product, exact_spec(places))
+                _round_in_readers(product, product_spec(product))
 
 
 def _kept_products(
@@ -97,7 +96,7 @@ def _kept_products(
         if not only_of_exact or not largest.keys().isdisjoint(term.args):
             products.append(term)
     for other in addition.args[:2]:
-        if other not in products and not _is_observed(other, addition):
+        if other not in products and not is_observed(other, addition):
             return []
     return products
 
@@ -168,12 +167,12 @@ def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
         return matmul_size(term) <= _MOST
     if not is_product(term):
         return False
-    if largest.keys().isdisjoint(term.args) and any(map(_is_number, term.args)):
+    if largest.keys().isdisjoint(term.args) and any(map(is_number, term.args)):
         return False
     return 0 < product_size(term, largest) <= _MOST
 
 
-def _is_number(factor: object) -> bool:
+def is_number(factor: object) -> bool:
     """Tell whether a factor is one constant: 8 bits times a number are 8 bits in another scale."""
     if not isinstance(factor, Node) or factor.op != "get_attr":
         return False
@@ -181,7 +180,7 @@ def _is_number(factor: object) -> bool:
     return value is not None and value.numel() == 1
 
 
-def _is_observed(term: object, addition: Node) -> TypeGuard[Node]:
+def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
     if not isinstance(term, Node) or not is_int8(term, addition):
         return False
@@ -209,14 +208,7 @@ def spec_of_products(
         others: what is added to them, in 8 bits.
     """
     places = [place for each in factors for place in each]
-    return DerivedQuantizationSpec(
-        derived_from=[*places, *others],
-        derive_qparams_fn=partial(_largest_scale, products=len(factors)),
-        dtype=torch.int32,
-        quant_min=INT32.min + 1,
-        quant_max=INT32.max,
-        qscheme=torch.per_tensor_symmetric,
-    )
+    return wide_spec([*places, *others], partial(_largest_scale, products=len(factors)))
 
 
 def _largest_scale(observers: Sequence[Any], products: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from safe_arm.quantizer.precision.added_products import (
     add_products_exactly,
     round_products_in_readers,
 )
+from safe_arm.quantizer.precision.exact_distances import keep_distances_exact
 from safe_arm.quantizer.precision.exact_means import keep_means_exact, means_that_fit
 from safe_arm.quantizer.precision.exact_products import keep_products_exact
 from safe_arm.quantizer.precision.norm_roots import read_roots_apart, sizes_of_roots
@@ -28,7 +29,10 @@ def keep_arithmetic_exact(
         return
     roots = sizes_of_roots(model)
     means = means_that_fit(model)
-    largest = keep_products_exact(model, roots=roots, from_exact_means=means)
+    wide = dict(roots)
+    if not is_ethos_u:
+        wide.update(keep_distances_exact(model))
+    largest = keep_products_exact(model, roots=wide, from_exact_means=means)
     round_products_in_readers(model, roots)
     keep_means_exact(means)
     read_roots_apart(roots)

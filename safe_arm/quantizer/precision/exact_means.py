@@ -10,7 +10,6 @@ import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
-    EdgeOrNode,
     SharedQuantizationSpec,
 )
 
@@ -18,7 +17,12 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import Writer
-from safe_arm.quantizer.precision.exact_products import INT32, exact_spec, terms_of
+from safe_arm.quantizer.precision.exact_products import (
+    INT32,
+    exact_spec,
+    product_spec,
+    terms_of,
+)
 from safe_arm.quantizer.precision.two_steps import (
     fixed_spec,
     is_call,
@@ -144,10 +148,7 @@ def _keep(mean: Mean) -> None:
     annotation = mean.scaled.meta[Q_ANNOTATION_KEY]
     annotation.input_qspec_map[mean.total] = exact
     keep_factor(mean.scaled, _NO_TIE)
-    places: list[EdgeOrNode] = [
-        (factor, mean.scaled) for factor in mean.scaled.args[:2]
-    ]
-    product = exact_spec(places)
+    product = product_spec(mean.scaled)
     annotation.output_qspec = product
     annotation.allow_implicit_sharing = False
     last = mean.scaled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
+    FixedQParamsQuantizationSpec,
     QuantizationSpec,
+    QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
@@ -28,7 +30,7 @@ _SUM = torch.ops.aten.sum.dim_IntList
 _DIFFERENCE = torch.ops.aten.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
-_CODE, _CODES_APART = 255, 510
+_CODE, CODES_APART = 255, 510
 #: Steps of a difference from a mean in one of the minuend, at most; with 4 a product loses 0.1 dB to them.
 _MOST_STEPS = 16
 
@@ -51,7 +53,7 @@ def keep_products_exact(
             difference of which no variance is computed, as in the rest of a layer norm, that it takes a third more
             cycles, and the other targets 2 %. It transposes what is summed over any dimension but the last, which for
             products of two values in 32 bits takes up to 3.4 times the cycles.
-        roots: factors of norms that have 32 bits, with their largest magnitude.
+        roots: factors of norms, and differences, that have 32 bits already, with their largest magnitude.
         from_exact_means: differences from means that have 32 bits.
 
     Returns:
@@ -66,7 +68,7 @@ def keep_products_exact(
             codes = _codes_of(node, from_exact_means)
             _keep_difference(node, steps[node], codes, largest)
         elif node.target is _PRODUCT:
-            if finer or _is_square(node) or not _is_summed_across(node):
+            if finer or is_square(node) or not _is_summed_across(node):
                 _keep_product(node, largest)
         elif node.target is _SUM:
             _keep_sum(node, largest)
@@ -115,14 +117,14 @@ def _most_steps(difference: Node, codes: int, largest: Mapping[Node, int]) -> in
 
 def _codes_of(difference: Node, from_exact_means: Container[Node]) -> int:
     """Return the largest magnitude of a difference, in codes of the minuend, but for its rounding."""
-    return _CODE if difference in from_exact_means else _CODES_APART
+    return _CODE if difference in from_exact_means else CODES_APART
 
 
 def _takes_difference(
     reader: Node, difference: Node, size: int, largest: Mapping[Node, int]
 ) -> bool:
-    if _is_square(reader):
-        return _is_summed(reader, size**2)
+    if is_square(reader):
+        return is_summed(reader, size**2)
     if not _takes(reader, difference, size, largest):
         return False
     roots = [largest.get(factor, 0) for factor in reader.all_input_nodes]
@@ -135,7 +137,7 @@ def _code_after(product: Node) -> int:
 
 
 def _has_square(difference: Node) -> bool:
-    return any(map(_is_square, difference.users))
+    return any(map(is_square, difference.users))
 
 
 def _keep_difference(
@@ -147,7 +149,7 @@ def _keep_difference(
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
     _keep(difference, spec, steps * codes + 1, largest)
     for reader in difference.users:
-        if _is_square(reader):
+        if is_square(reader):
             reader.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
 
 
@@ -156,14 +158,12 @@ def _keep_product(product: Node, largest: dict[Node, int]) -> None:
     if not size:
         return
     exact = [each for each in product.args[:2] if _size_in(product, each, largest)]
-    is_kept = _is_summed(product, size)
-    if exact and not is_kept and not _is_square(product):
+    is_kept = is_summed(product, size)
+    if exact and not is_kept and not is_square(product):
         is_kept = _is_multiplied(product, size, largest)
     if not is_kept:
         return
-    places = [(factor, product) for factor in product.args[:2]]
-    spec = exact_spec(places)
-    _keep(product, spec, size, largest)
+    _keep(product, product_spec(product), size, largest)
 
 
 def product_size(product: Node, largest: dict[Node, int]) -> int:
@@ -237,7 +237,8 @@ def is_product(node: Node) -> bool:
     return node.target is _PRODUCT and is_annotated(node)
 
 
-def _is_square(node: Node) -> bool:
+def is_square(node: Node) -> bool:
+    """Tell whether a node multiplies a value by itself, and its output has a specification of its own."""
     if not is_product(node):
         return False
     left, right = node.args[:2]
@@ -285,12 +286,12 @@ def is_exact_sum(value: Node) -> bool:
     return terms_of(value) * _CODE**2 <= LARGEST_RESCALED
 
 
-def _is_summed(product: Node, size: int) -> bool:
-    """Tell whether all that reads a product up to a size sums it, without overflow."""
+def is_summed(product: Node, size: int, most: int = INT32.max) -> bool:
+    """Tell whether all that reads a product up to a size sums it, and no sum is larger than the most there may be."""
     for reader in product.users:
         if reader.target is not _SUM or not is_annotated(reader):
             return False
-        if terms_of(reader) * size > INT32.max:
+        if terms_of(reader) * size > most:
             return False
     return bool(product.users)
 
@@ -364,9 +365,41 @@ def exact_spec(places: list[EdgeOrNode], steps: float = 1) -> DerivedQuantizatio
         places: where the factors are observed.
         steps: the number of steps in one of that product.
     """
+    return wide_spec(places, partial(_of_product, steps=steps))
+
+
+def product_spec(product: Node, steps: float = 1) -> DerivedQuantizationSpec:
+    """Return the specification of the integers that a product is computed in, in a number of steps."""
+    return exact_spec([(factor, product) for factor in product.args[:2]], steps)
+
+
+def give_one_spec(node: Node, spec: QuantizationSpecBase) -> None:
+    """Quantise what a node reads and what it gives by one specification, whatever else reads it."""
+    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation.input_qspec_map = dict.fromkeys(node.all_input_nodes, spec)
+    annotation.output_qspec = spec
+    annotation.allow_implicit_sharing = False
+
+
+def number_spec(step: float) -> FixedQParamsQuantizationSpec:
+    """Return the specification of a number of 8 bits with a step of its own."""
+    return FixedQParamsQuantizationSpec(
+        dtype=torch.int8,
+        scale=step,
+        zero_point=0,
+        quant_min=-127,
+        quant_max=127,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
+def wide_spec(
+    places: Sequence[EdgeOrNode], qparams: Callable[..., tuple[Tensor, Tensor]]
+) -> DerivedQuantizationSpec:
+    """Return the specification of integers in a scale that is computed of those at some places."""
     return DerivedQuantizationSpec(
-        derived_from=places,
-        derive_qparams_fn=partial(_of_product, steps=steps),
+        derived_from=list(places),
+        derive_qparams_fn=qparams,
         dtype=torch.int32,
         quant_min=INT32.min + 1,
         quant_max=INT32.max,

@@ -9,13 +9,19 @@ from math import prod
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    int8_spec,
+    is_calibrated,
+    observed_by,
+    plain_spec,
+)
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.factory_operators import is_factory
 from safe_arm.quantizer.graphs.graph_edits import MOVES, moved_from, static_sizes
@@ -27,7 +33,6 @@ _GATES = (_ATEN.sigmoid.default, _ATEN.tanh.default)
 _PRODUCT = _ATEN.mul.Tensor
 _SUMS = (_SUM, _ATEN.sub.Tensor)
 _ARITHMETIC = (*_SUMS, _PRODUCT, *_GATES)
-_OBSERVERS = (HistogramObserver, MinMaxObserver)
 _MOST = torch.iinfo(torch.int16).max
 
 
@@ -146,12 +151,7 @@ def _is_of_int8(node: Node) -> bool:
     if annotation is None:
         return False
     spec = int8_spec(annotation.output_qspec)
-    if spec is None:
-        return False
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if constructor is None:
-        return False
-    return constructor.func in _OBSERVERS
+    return spec is not None and is_calibrated(spec)
 
 
 def _widen_inputs(node: Node) -> None:
@@ -219,15 +219,10 @@ def _is_shared(spec: object, node: Node) -> bool:
 
 def _widened(spec: QuantizationSpec) -> QuantizationSpec:
     """Return the specification of 16 bits in place of that of 8."""
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    options = {}
-    if constructor is not None and "eps" in constructor.keywords:
-        options["eps"] = constructor.keywords["eps"]
     return replace(
-        spec,
+        observed_by(spec, SpaciousObserver),
         dtype=torch.int16,
         quant_min=-_MOST - 1,
         quant_max=_MOST,
         qscheme=torch.per_tensor_symmetric,
-        observer_or_fake_quant_ctr=SpaciousObserver.with_args(**options),
     )

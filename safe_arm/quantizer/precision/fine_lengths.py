@@ -36,6 +36,7 @@ from safe_arm.quantizer.precision.two_steps import (
     derived_spec,
     give_spec,
     keep_fine,
+    up_to,
 )
 
 _ATEN = torch.ops.aten
@@ -145,7 +146,7 @@ def _annotate(found: _Length, spec: QuantizationSpec) -> None:
 def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a unit for the observer of the argument."""
     largest, _ = _bounds(observers[0])
-    return _up_to(largest, observers[0])
+    return up_to(largest, observers[0])
 
 
 def _of_correction(
@@ -153,16 +154,7 @@ def _of_correction(
 ) -> tuple[Tensor, Tensor]:
     """Return the qparams of a correction times a factor for the observer of the argument."""
     _, largest = _bounds(observers[0])
-    return _up_to(largest * factor, observers[0])
-
-
-def _up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
-    """Return the qparams of values from 0 to the largest in the codes of an observer."""
-    scale, zero_point = like.calculate_qparams()
-    low, high = like.quant_min, like.quant_max
-    return torch.full_like(scale, largest / (high - low)), torch.full_like(
-        zero_point, low
-    )
+    return up_to(largest * factor, observers[0])
 
 
 def _bounds(argument: ObserverOrFakeQuantize) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from typing import Any, TypeGuard
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
 
@@ -30,6 +29,7 @@ from safe_arm.quantizer.precision.sums_of_squares import (
 from safe_arm.quantizer.precision.two_steps import (
     RoundedOnce,
     copy_inputs,
+    fixed_spec,
     give_spec,
     is_call,
     keep_fine,
@@ -155,18 +155,7 @@ def _is_log(node: object) -> TypeGuard[Node]:
 def _annotate(found: _FineLog, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
     keep_argument(found.argument)
-    low, high = spec.quant_min, spec.quant_max
-    assert low is not None
-    assert high is not None
     function: Any = found.correction.target
     of_e = _LOGS[function]
-    step = (_HIGHEST - _LOWEST) * of_e / (high - low)
-    bounded = FixedQParamsQuantizationSpec(
-        dtype=spec.dtype,
-        scale=step,
-        zero_point=low + round(-_LOWEST * of_e / step),
-        quant_min=low,
-        quant_max=high,
-        qscheme=torch.per_tensor_affine,
-    )
+    bounded = fixed_spec(spec, _HIGHEST * of_e, _LOWEST * of_e)
     give_spec(found.correction, bounded)

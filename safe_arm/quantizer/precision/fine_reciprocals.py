@@ -16,8 +16,9 @@ from safe_arm.quantizer.precision.exact_products import exact_spec
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
-    is_of_long_softmax,
+    LONG,
     keep_sum_exact,
+    terms_of_softmax,
 )
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
@@ -51,14 +52,14 @@ def refine_reciprocals(model: GraphModule) -> None:
     and the reciprocal of that is good to 8 bits.
 
     Args:
-        model: a float graph that stock's passes have transformed; changed in place. The sum of a short softmax, whose
-            exponentials are rounded more than its reciprocal, keeps its operators.
+        model: a float graph that stock's passes have transformed; changed in place. The sum of a masked softmax keeps
+            its operators.
     """
     is_changed = False
     for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
         if not is_broadcast(rough):
             continue
-        if not is_of_softmax(rough) or is_of_long_softmax(rough):
+        if not is_of_softmax(rough) or terms_of_softmax(rough):
             _refine(rough)
             is_changed = True
     if is_changed:
@@ -77,16 +78,21 @@ def _refine(rough: Node) -> None:
         reader.replace_input_with(rough, fine)
 
 
-def keep_reciprocals_fine(model: GraphModule, of_softmaxes: bool = True) -> None:
+def keep_reciprocals_fine(
+    model: GraphModule, of_softmaxes: bool = True, of_short_ones: bool = True
+) -> None:
     """Quantise reciprocals in two steps so that the result has the bits of both; undo those that are not of 8 bits.
 
     Args:
         model: an annotated float graph; changed in place.
         of_softmaxes: also those of softmaxes. An Ethos-U85 takes 27 % more cycles for attention to 197 tokens.
+        of_short_ones: also those of softmaxes whose exponentials are rounded more than the reciprocal of their sum.
     """
     kept = []
     for found in list(_reciprocals(model)):
         is_left_out = not of_softmaxes and is_of_softmax(found.rough)
+        if not of_short_ones and 0 < terms_of_softmax(found.rough) < LONG:
+            is_left_out = True
         if is_left_out or found.multiplies_differences:
             found.undo()
         else:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    QuantizationSpec,
+)
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.graphs.graph_edits import Writer
-from safe_arm.quantizer.precision.exact_products import exact_spec
+from safe_arm.quantizer.precision.exact_products import exact_spec, product_spec
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     derived_spec,
@@ -27,7 +30,7 @@ _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
 _ROOT = _ATEN.rsqrt.default
 #: The largest rough root, that of a quarter of a step, as a multiple of the least. No code is a tie by these numbers.
-_REACH = 31.97
+REACH = 31.97
 #: Steps in one of the argument in which it is multiplied.
 _STEPS = 64
 #: The largest product of an argument and its rough root squared, where half a step has that of a quarter, and the
@@ -104,32 +107,44 @@ def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
-    factors = [(factor, found.fine) for factor in (found.rough, found.correction)]
-    give_spec(found.fine, exact_spec(factors))
+    give_spec(found.fine, product_spec(found.fine))
 
 
-def annotate_unit(found: TwoSteps, spec: QuantizationSpec) -> None:
+def annotate_unit(
+    found: TwoSteps,
+    spec: QuantizationSpec,
+    of_root: Callable[..., tuple[Tensor, Tensor]] | None = None,
+    read: DerivedQuantizationSpec | None = None,
+) -> None:
     """Annotate what is computed on the way to a root in two steps, up to its correction.
 
     Args:
         found: the two steps.
         spec: the specification of the argument in 8 bits.
+        of_root: computes the qparams of the rough root of the argument's observer.
+        read: how the argument is multiplied; in parts of a step if it is None.
     """
     place = (found.argument, found.rough)
-    give_spec(found.rough, derived_spec(spec, place, of_rough))
+    give_spec(found.rough, derived_spec(spec, place, of_root or of_rough))
     annotation = found.between.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map[found.argument] = exact_spec([place], _STEPS)
+    annotation.input_qspec_map[found.argument] = read or exact_spec([place], _STEPS)
     annotation.allow_implicit_sharing = False
-    factors = [(found.argument, found.between), (found.rough, found.between)]
-    give_spec(found.between, exact_spec(factors))
+    give_spec(found.between, product_spec(found.between))
     give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
     give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
 
 
-def of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Return the qparams of a rough root for the observer of its argument."""
-    argument = observers[0]
+def of_rough(
+    observers: Sequence[Any], reach: Tensor | float = REACH
+) -> tuple[Tensor, Tensor]:
+    """Return the qparams of a rough root for the observer of its argument.
+
+    Args:
+        observers: that of the argument.
+        reach: the largest rough root as a multiple of the least.
+    """
+    (argument,) = observers
     step, zero_point = argument.calculate_qparams()
     low, high = argument.quant_min, argument.quant_max
     least = (step * (high - zero_point)).rsqrt()
-    return least * _REACH / (high - low), torch.full_like(zero_point, low)
+    return least * reach / (high - low), torch.full_like(zero_point, low)

@@ -1,31 +1,33 @@
-"""The sum of a long softmax is exact where its reciprocal is corrected."""
+"""The sum of a softmax is exact where its reciprocal is corrected."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
 from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     derived_spec,
     give_spec,
     is_call,
+    up_to,
 )
 
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
+_DIFFERENCE = _ATEN.sub.Tensor
+_MAXIMUM = _ATEN.amax.default
 _EXPONENTIAL = _ATEN.exp.default
-#: A row of fewer exponentials gains a third of a decibel, for up to a third more cycles on an Ethos-U85.
-_LONG = 128
+#: A row of fewer exponentials gains half a decibel, for up to a third more cycles on an Ethos-U.
+LONG = 128
 #: The product of a longer sum and its rough reciprocal overflows 32 bits.
 _LONGEST = torch.iinfo(torch.int32).max // 255**2
 #: Largest sum as a multiple of the largest that was seen.
@@ -36,7 +38,6 @@ _MOST_ROUNDED = 0.6
 #: is 3/2 where the rough one is rounded from 1.5 codes to 1. A divisor that is rounded besides has larger ones.
 LARGEST_UNIT = 1.346
 LARGEST_CORRECTION = 1.524
-_OBSERVERS = (HistogramObserver, MinMaxObserver)
 
 
 class ExponentialSumObserver(MinMaxObserver):
@@ -57,16 +58,20 @@ class ExponentialSumObserver(MinMaxObserver):
         return self._calculate_qparams(torch.zeros_like(highest), highest)
 
 
-def is_of_long_softmax(reciprocal: Node) -> bool:
-    """Tell whether a divisor is the sum of many exponentials, none of which is masked.
+def terms_of_softmax(reciprocal: Node) -> int:
+    """Return how many exponentials a divisor is the sum of; 0 if it is masked, too long, or anything else.
 
     One row of a trained softmax adds up to little more than 1, where it is sure, and another to half its length. In 8
     bits the sum of the former has a few codes.
     """
     value = reciprocal.args[0]
     if not is_call(value, _SUM) or not is_call(value.args[0], _EXPONENTIAL):
-        return False
-    return _LONG <= terms_of(value) <= _LONGEST
+        return 0
+    distance = value.args[0].args[0]
+    if not is_call(distance, _DIFFERENCE) or not is_call(distance.args[1], _MAXIMUM):
+        return 0
+    terms = terms_of(value)
+    return terms if terms <= _LONGEST else 0
 
 
 def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
@@ -82,14 +87,10 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
     Returns:
         bool: False if none of stock's observers watches the sum; nothing is changed then.
     """
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if spec.is_dynamic or constructor is None or constructor.func not in _OBSERVERS:
+    if spec.is_dynamic or not is_calibrated(spec):
         return False
-    options = {"terms": terms_of(found.argument)}
-    if "eps" in constructor.keywords:
-        options["eps"] = constructor.keywords["eps"]
-    observer = ExponentialSumObserver.with_args(**options)
-    rounded = replace(spec, observer_or_fake_quant_ctr=observer)
+    terms = terms_of(found.argument)
+    rounded = observed_by(spec, ExponentialSumObserver, terms=terms)
     exact = exact_spec([(found.argument.args[0], found.argument)])
     found.argument.meta[Q_ANNOTATION_KEY].output_qspec = exact
     for reader, read_as in ((found.rough, rounded), (found.unit, exact)):
@@ -104,27 +105,15 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
 
 def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a sum times its rough reciprocal for the observer of the sum."""
-    (observer,) = observers
-    step, zero_point = observer.calculate_qparams()
-    largest = LARGEST_UNIT * (1 + _rounded(step))
-    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
+    return up_to(LARGEST_UNIT * (1 + _rounded(observers[0])), observers[0])
 
 
 def _of_correction(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of the correction for the observer of the sum."""
-    (observer,) = observers
-    step, zero_point = observer.calculate_qparams()
-    largest = LARGEST_CORRECTION / (1 - _rounded(step))
-    return _up_to(largest, zero_point, observer.quant_min, observer.quant_max)
+    return up_to(LARGEST_CORRECTION / (1 - _rounded(observers[0])), observers[0])
 
 
-def _rounded(step: Tensor) -> Tensor:
+def _rounded(observer: Any) -> float:
     """Return the share of the least sum, which is 1, that is half a step."""
-    return torch.clamp(step / 2, max=_MOST_ROUNDED)
-
-
-def _up_to(
-    largest: Tensor, zero_point: Tensor, low: int, high: int
-) -> tuple[Tensor, Tensor]:
-    """Return the qparams of a domain from 0 to a value, by the smallest and the largest code."""
-    return largest / (high - low), torch.full_like(zero_point, low)
+    step, _ = observer.calculate_qparams()
+    return min(float(step) / 2, _MOST_ROUNDED)

@@ -13,6 +13,7 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
+    give_one_spec,
     is_exact_sum,
     is_int8,
 )
@@ -62,9 +63,7 @@ def keep_bounds(model: GraphModule) -> None:
             continue
         if is_int8(square, node):
             spec = exact_spec([(square.args[0], square)])
-            annotation.input_qspec_map = {square: spec, least: spec}
-            annotation.output_qspec = spec
-            annotation.allow_implicit_sharing = False
+            give_one_spec(node, spec)
         else:
             same = SharedQuantizationSpec((square, node))
             annotation.input_qspec_map[least] = same

@@ -24,18 +24,23 @@ from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
 from safe_arm.quantizer.precision.exact_means import keep_factor
 from safe_arm.quantizer.precision.exact_products import (
-    INT32,
-    exact_spec,
+    give_one_spec,
     is_int8,
+    product_spec,
     terms_of,
+    wide_spec,
 )
-from safe_arm.quantizer.precision.fine_roots import fine_roots, refine_root
+from safe_arm.quantizer.precision.fine_roots import (
+    LARGEST_UNIT,
+    REACH,
+    annotate_unit,
+    fine_roots,
+    of_rough,
+    refine_root,
+)
 from safe_arm.quantizer.precision.norm_domains import lowest_seen
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
-    derived_spec,
-    fixed_spec,
-    give_spec,
     is_broadcast,
     is_call,
     is_difference,
@@ -53,11 +58,6 @@ _ROOT = _ATEN.rsqrt.default
 _CODE, _CODES_APART = 255, 510
 #: Codes of the largest sum of squares, which is multiplied by 8 bits.
 _CODES = (LARGEST_RESCALED + 1) / 256
-#: The largest rough root as a multiple of the least, at most: that of a quarter of a step.
-_REACH = 31.97
-#: The largest product of a mean and its rough root squared, and the largest correction.
-_LARGEST_UNIT = 2.014
-_LARGEST_CORRECTION = 2.009
 #: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
 _LARGEST, _COARSE = 255**2, 31.97
 
@@ -280,22 +280,11 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     bound = _Bound(found)
     _keep_mean(found, bound)
     place = (root.argument, root.rough)
-    give_spec(root.rough, derived_spec(spec, place, _of_rough))
-    annotation = root.between.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map[root.argument] = bound.spec(bound.of_unit, place)
-    annotation.allow_implicit_sharing = False
-    factors: list[EdgeOrNode] = [
-        (root.argument, root.between),
-        (root.rough, root.between),
-    ]
-    give_spec(root.between, exact_spec(factors))
-    give_spec(root.unit, fixed_spec(spec, _LARGEST_UNIT))
-    give_spec(root.correction, fixed_spec(spec, _LARGEST_CORRECTION))
-    factors = [(factor, root.fine) for factor in (root.rough, root.correction)]
-    root.fine.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec(factors)
+    annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
+    root.fine.meta[Q_ANNOTATION_KEY].output_qspec = product_spec(root.fine)
     for reader in root.fine.users:
         specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
-        specs[root.fine] = exact_spec(factors, 1 / _steps_in_code(root))
+        specs[root.fine] = product_spec(root.fine, 1 / _steps_in_code(root))
 
 
 def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
@@ -306,18 +295,12 @@ def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
         annotation = found.mean.meta[Q_ANNOTATION_KEY]
         annotation.input_qspec_map[last] = codes
         keep_factor(found.mean)
-        places: list[EdgeOrNode] = [
-            (factor, found.mean) for factor in found.mean.args[:2]
-        ]
-        codes = exact_spec(places)
+        codes = product_spec(found.mean)
         annotation.output_qspec = codes
         annotation.allow_implicit_sharing = False
         last = found.mean
     if found.raised is not None:
-        annotation = found.raised.meta[Q_ANNOTATION_KEY]
-        annotation.input_qspec_map = dict.fromkeys(found.raised.args[:2], codes)
-        annotation.output_qspec = codes
-        annotation.allow_implicit_sharing = False
+        give_one_spec(found.raised, codes)
 
 
 class _Bound:
@@ -343,14 +326,7 @@ class _Bound:
         *places: EdgeOrNode,
     ) -> DerivedQuantizationSpec:
         """Return the specification of integers in a scale that is computed of that of the values and of others."""
-        return DerivedQuantizationSpec(
-            derived_from=[*self._places, *places],
-            derive_qparams_fn=qparams,
-            dtype=torch.int32,
-            quant_min=INT32.min + 1,
-            quant_max=INT32.max,
-            qscheme=torch.per_tensor_symmetric,
-        )
+        return wide_spec([*self._places, *places], qparams)
 
     def of_sum(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """Return the qparams of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
@@ -362,7 +338,7 @@ class _Bound:
         value, mean = observers
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
-        largest = torch.maximum(self._largest(value), seen * _LARGEST_UNIT)
+        largest = torch.maximum(self._largest(value), seen * LARGEST_UNIT)
         scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
         return scale, torch.zeros_like(scale, dtype=torch.int32)
 
@@ -377,15 +353,11 @@ def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
     largest = step * (mean.quant_max - zero_point)
     lowest = lowest_seen(mean)
     if lowest is None:
-        return torch.full_like(step, _REACH)
+        return torch.full_like(step, REACH)
     ratio = largest / lowest.to(step).clamp(min=step.min() / 4)
-    return ratio.sqrt().clamp(1.0, _REACH)
+    return ratio.sqrt().clamp(1.0, REACH)
 
 
 def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Return the qparams of a rough root for the observer of its mean."""
-    (mean,) = observers
-    step, zero_point = mean.calculate_qparams()
-    low, high = mean.quant_min, mean.quant_max
-    least = (step * (high - zero_point)).rsqrt()
-    return least * _reach(mean) / (high - low), torch.full_like(zero_point, low)
+    return of_rough(observers, _reach(observers[0]))

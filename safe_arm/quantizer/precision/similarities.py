@@ -18,7 +18,11 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
-from safe_arm.quantizer.precision.exact_products import INT32, exact_spec, terms_of
+from safe_arm.quantizer.precision.exact_products import (
+    product_spec,
+    terms_of,
+    wide_spec,
+)
 from safe_arm.quantizer.precision.fine_roots import fine_roots, write_in_two_steps
 from safe_arm.quantizer.precision.inverse_roots import bounded_root, has_square
 from safe_arm.quantizer.precision.two_steps import TwoSteps, is_call
@@ -137,21 +141,16 @@ def _annotate(
 
 
 def _keep(product: Node) -> None:
-    places = [(factor, product) for factor in product.args[:2]]
     annotation = product.meta[Q_ANNOTATION_KEY]
-    annotation.output_qspec = exact_spec(places)
+    annotation.output_qspec = product_spec(product)
     annotation.allow_implicit_sharing = False
 
 
 def _spec_of_lengths(roots: Sequence[TwoSteps], terms: int) -> DerivedQuantizationSpec:
     """Return the specification of integers for values up to the product of the largest lengths."""
-    return DerivedQuantizationSpec(
-        derived_from=[(root.argument, root.rough) for root in roots],
-        derive_qparams_fn=partial(_of_lengths, terms=terms),
-        dtype=torch.int32,
-        quant_min=INT32.min + 1,
-        quant_max=INT32.max,
-        qscheme=torch.per_tensor_symmetric,
+    return wide_spec(
+        [(root.argument, root.rough) for root in roots],
+        partial(_of_lengths, terms=terms),
     )
 
 

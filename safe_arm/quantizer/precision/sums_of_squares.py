@@ -17,6 +17,7 @@ from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_o
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
+    give_one_spec,
     is_exact_sum,
     is_int8,
 )
@@ -255,14 +256,10 @@ def keep_argument(argument: Node) -> None:
     Args:
         argument: as ``positive_sum`` writes it.
     """
-    total, number = argument.all_input_nodes
-    exact = _keep_total(argument, total)
+    exact = _keep_total(argument, argument.all_input_nodes[0])
     if exact is None:
         return
-    annotation = argument.meta[Q_ANNOTATION_KEY]
-    annotation.input_qspec_map = {total: exact, number: exact}
-    annotation.output_qspec = exact
-    annotation.allow_implicit_sharing = False
+    give_one_spec(argument, exact)
 
 
 def _keep_total(reader: Node, total: Node) -> DerivedQuantizationSpec | None:
@@ -294,8 +291,5 @@ def _keep_added(total: Node, squares: Sequence[Node]) -> DerivedQuantizationSpec
         square.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec([place, place])
     spec = spec_of_products(factors, [])
     for addition in _additions(total):
-        annotation = addition.meta[Q_ANNOTATION_KEY]
-        annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
-        annotation.output_qspec = spec
-        annotation.allow_implicit_sharing = False
+        give_one_spec(addition, spec)
     return spec

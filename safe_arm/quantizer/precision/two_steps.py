@@ -9,6 +9,7 @@ from typing import TypeGuard, TypeVar
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
@@ -157,19 +158,30 @@ def give_spec(
         reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
 
 
-def fixed_spec(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:
-    """Return the specification of values from 0 to the largest."""
+def fixed_spec(
+    spec: QuantizationSpec, largest: float, least: float = 0.0
+) -> FixedQParamsQuantizationSpec:
+    """Return the specification of values from the least, or 0, to the largest."""
     low, high = spec.quant_min, spec.quant_max
     assert low is not None
     assert high is not None
+    step = (largest - least) / (high - low)
     return FixedQParamsQuantizationSpec(
         dtype=spec.dtype,
-        scale=largest / (high - low),
-        zero_point=low,
+        scale=step,
+        zero_point=low + round(-least / step),
         quant_min=low,
         quant_max=high,
         qscheme=torch.per_tensor_affine,
     )
+
+
+def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
+    """Return the qparams of values from 0 to the largest in the codes of an observer."""
+    scale, zero_point = like.calculate_qparams()
+    low, high = like.quant_min, like.quant_max
+    scale = torch.full_like(scale, largest / (high - low))
+    return scale, torch.full_like(zero_point, low)
 
 
 def is_broadcast(reciprocal: Node) -> bool:

@@ -22,25 +22,15 @@ from safe_arm.quantizer.graphs.graph_edits import Writer
 _ATEN = torch.ops.aten
 
 
-def _gru(
-    x: Tensor,
-    state: Tensor,
-    weight: Tensor,
-    state_weight: Tensor,
-    bias: Tensor | None,
-    state_bias: Tensor | None,
-    *,
-    adds_bias: bool = False,
-) -> Tensor:
+def _gru(x: Tensor, state: Tensor, *weights: Any, adds_bias: bool = False) -> Tensor:
     """Return what stock writes for each step of a whole layer."""
-    new = F.linear(x, weight, bias)
+    new, old = _layers(x, state, *weights, adds_bias=adds_bias)
     new_reset, new_update, new_content = _parts(new, 3)
-    if adds_bias and state_bias is not None:
-        reset, update, total_content = _parts(new + state_bias, 3)
+    if old is weights[-1]:
+        reset, update, total_content = _parts(new + old, 3)
         # A part of the bias would be folded.
         old_content = total_content - new_content
     else:
-        old = F.linear(state, state_weight, state_bias)
         old_reset, old_update, old_content = _parts(old, 3)
         reset = new_reset + old_reset
         update = new_update + old_update
@@ -59,36 +49,30 @@ def _parts(gates: Tensor, count: int) -> list[Tensor]:
     return parts
 
 
-def _gates(
+def _layers(
     x: Tensor,
     state: Tensor,
     weight: Tensor,
     state_weight: Tensor,
     bias: Tensor | None,
     state_bias: Tensor | None,
+    *,
     adds_bias: bool,
-) -> Tensor:
-    """Return the sum of a layer of the input and one of the state, or its bias."""
+) -> tuple[Tensor, Tensor]:
+    """Return a layer of the input and one of the state, or its bias."""
     new = F.linear(x, weight, bias)
     if adds_bias and state_bias is not None:
-        return new + state_bias
-    return new + F.linear(state, state_weight, state_bias)
+        return new, state_bias
+    return new, F.linear(state, state_weight, state_bias)
 
 
 def _lstm(
-    x: Tensor,
-    states: list[Tensor],
-    weight: Tensor,
-    state_weight: Tensor,
-    bias: Tensor | None,
-    state_bias: Tensor | None,
-    *,
-    adds_bias: bool = False,
+    x: Tensor, states: list[Tensor], *weights: Any, adds_bias: bool = False
 ) -> list[Tensor]:
     """Return the states behind a step; stock raises on a step that reads the states of another."""
     state, memory = states
-    gates = _gates(x, state, weight, state_weight, bias, state_bias, adds_bias)
-    learn, keep, content, show = _parts(gates, 4)
+    new, old = _layers(x, state, *weights, adds_bias=adds_bias)
+    learn, keep, content, show = _parts(new + old, 4)
     learn = learn.sigmoid()
     keep = keep.sigmoid()
     content = content.tanh()
@@ -102,17 +86,10 @@ def _plain(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     """Return the spelling of a step that sums two layers, and ends in an activation."""
 
     def spelled(
-        x: Tensor,
-        state: Tensor,
-        weight: Tensor,
-        state_weight: Tensor,
-        bias: Tensor | None,
-        state_bias: Tensor | None,
-        *,
-        adds_bias: bool = False,
+        x: Tensor, state: Tensor, *weights: Any, adds_bias: bool = False
     ) -> Tensor:
-        gates = _gates(x, state, weight, state_weight, bias, state_bias, adds_bias)
-        return activation(gates)
+        new, old = _layers(x, state, *weights, adds_bias=adds_bias)
+        return activation(new + old)
 
     return spelled
 

@@ -1,4 +1,4 @@
-"""A long softmax has the bits of two steps, whether a row is sure or not, and the delegate computes it exactly."""
+"""A softmax has the bits of two steps, whether a row is sure or not, and the delegate computes it exactly."""
 
 import pytest
 import torch
@@ -58,16 +58,50 @@ def test_an_ethos_u55_computes_it_exactly_and_an_ethos_u85_keeps_its_operators()
     assert reciprocals(quantised(softmax, for_ethos_u("ethos-u85-256"), ROWS)) == 1
 
 
-NEAR_MISSES = {
-    "few terms": lambda m, x: x[..., :127].softmax(-1),
-    "masked": lambda m, x: x.masked_fill(x > 20, -torch.inf).softmax(-1),
-}
+#: Few scores, of which none is sure.
+SHORT = [(row[..., :8] / 12,) for (row,) in ROWS]
+
+
+def test_a_short_one_is_within_a_decibel_of_its_borders():
+    borders, stock, ours = ratios(softmax, SHORT)
+    assert stock < borders - 2
+    assert ours > borders - 1
+
+
+@pytest.mark.parametrize("terms", [2, 8])
+def test_a_short_one_is_exact(terms):
+    ours_exactly(softmax, [(row[..., :terms],) for (row,) in SHORT])
+
+
+def short(m, x):
+    return x[..., :127].softmax(-1)
+
+
+def test_a_short_one_keeps_its_operators_on_an_ethos_u_unless_accuracy_is_preferred():
+    for target in ("ethos-u55-128", "ethos-u85-256"):
+        quantizer = for_ethos_u(target)
+        assert reciprocals(quantised(short, quantizer, ROWS[:1])) == 1
+        quantizer.prefers_accuracy = True
+        assert reciprocals(quantised(short, quantizer, ROWS[:1])) == 2
+
+
+def of_any_size(m, x):
+    """Exponentials that are larger than 1, and their sum than the number of terms."""
+    shares = (1 + x / 8).exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
+NEAR_MISSES = {"masked": lambda m, x: x.masked_fill(x > 20, -torch.inf).softmax(-1), "of any size": of_any_size}
 
 
 @pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_others_keep_their_operators(rule):
-    graph_module = quantised(rule, quantizer_of(), ROWS[:1])
-    assert reciprocals(graph_module) == 1
+    assert reciprocals(quantised(rule, quantizer_of(), ROWS[:1])) == 1
+
+
+def test_a_sum_of_exponentials_of_any_size_has_its_domain():
+    borders, _, ours = ratios(of_any_size, ROWS)
+    assert ours > borders - 1
 
 
 def test_the_domain_of_a_sum_ends_at_its_number_of_terms():

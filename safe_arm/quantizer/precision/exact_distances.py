@@ -1,0 +1,86 @@
+"""The differences of which a distance is computed stay in 32 bits until their squares are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.quantizer.precision.added_products import is_observed
+from safe_arm.quantizer.precision.exact_products import (
+    CODES_APART,
+    give_one_spec,
+    is_annotated,
+    is_centred,
+    is_square,
+    is_summed,
+    wide_spec,
+)
+
+_ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+#: Steps of a difference in one of its coarser term. With fewer, the other term is rounded by more than it was.
+_MOST_STEPS, _FEWEST_STEPS = 16, 4
+
+
+def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
+    """Keep in 32 bits a sum or a difference of two int8 values of which only squares are read, and those summed.
+
+    Stock rounds it to int8: half a code of a distance is due to that, more than to rounding the distance.
+
+    Args:
+        model: an annotated float graph; its annotations are changed.
+
+    Returns:
+        dict[Node, int]: what is kept, with its largest magnitude.
+    """
+    largest = {}
+    for node in model.graph.nodes:
+        if node.target not in _ADDITIONS or node.kwargs or not is_annotated(node):
+            continue
+        if is_centred(node):
+            continue
+        terms = node.args[:2]
+        steps = _most_steps(node)
+        if steps and all(is_observed(term, node) for term in terms):
+            largest[node] = _size(steps)
+            _keep(node, steps)
+    return largest
+
+
+def _most_steps(difference: Node) -> int:
+    """Return the number of steps that the sums of its squares can take; 0 if it is read by anything else."""
+    if not difference.users or not all(map(is_square, difference.users)):
+        return 0
+    for steps in range(_MOST_STEPS, _FEWEST_STEPS - 1, -1):
+        square = _size(steps) ** 2
+        if all(
+            is_summed(reader, square, LARGEST_RESCALED) for reader in difference.users
+        ):
+            return steps
+    return 0
+
+
+def _size(steps: int) -> int:
+    """Return the largest magnitude of a difference in steps, each term of which is rounded."""
+    return steps * CODES_APART + 1
+
+
+def _keep(difference: Node, steps: int) -> None:
+    terms = difference.all_input_nodes
+    spec = wide_spec(terms, partial(_of_terms, steps=steps))
+    give_one_spec(difference, spec)
+    for square in difference.users:
+        square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+
+
+def _of_terms(observers: Sequence[Any], steps: int) -> tuple[Tensor, Tensor]:
+    """Return the larger scale of two terms over a number of steps, and the zero point, which is 0."""
+    scales = [observer.calculate_qparams()[0] for observer in observers]
+    scale = torch.stack(scales).amax(0) / steps
+    return scale, torch.zeros_like(scale, dtype=torch.int32)

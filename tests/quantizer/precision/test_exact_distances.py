@@ -1,0 +1,98 @@
+"""A distance is computed of differences in 32 bits, and the delegate computes it exactly."""
+
+import pytest
+import torch
+from graph_changes import annotated, annotates_no_more, annotations
+from lowering import PROFILES, stock_codes_apart, tosa
+from ratios import for_ethos_u, quantised, ratios
+from small import Lambda
+from spelled import check_one_exact
+from stubborn import quantizer_of
+
+from safe_arm.quantizer.precision import exact_arithmetic
+from safe_arm.quantizer.precision.exact_distances import keep_distances_exact
+
+
+def points(seed, scale=1.3):
+    return (scale * torch.randn(2, 2, 8, 32, generator=torch.Generator().manual_seed(seed))).unbind()
+
+
+SAMPLES = [points(seed) for seed in range(12)]
+
+
+def squared(difference):
+    return (difference * difference).sum(-1)
+
+
+#: By name, a function of two tensors, and how many dB ours is above the borders of each operator, as stock is at most.
+DISTANCES = {
+    "squared distance": (lambda m, x, y: squared(x - y), 3.4),
+    "another scale": (lambda m, x, y: squared(x - 0.2 * y), 4.0),
+    "length of a sum": (lambda m, x, y: (x + y).norm(dim=-1), 0.0),
+    "all distances": (lambda m, x, y: torch.cdist(x, y), -1.8),
+    "a value in two distances": (lambda m, x, y: squared(x - y) + squared(x + 0.1 * y), 2.1),
+}
+KEPT = {
+    "a difference that is read besides": lambda m, x, y: (lambda d: squared(d) + d.amax(-1))(x - y),
+    "a product with another value": lambda m, x, y: ((x - y) * y).sum(-1),
+    "squares that are not summed": lambda m, x, y: (lambda d: d * d)(x - y),
+    "more terms than fit 32 bits": lambda m, x, y: squared((x - y).repeat(1, 1, 70)),
+    "many terms": lambda m, x, y: squared(x.repeat(1, 1, 18) - y.repeat(1, 1, 18)),
+    "a number less a value": lambda m, x, y: squared(1.0 - x) + 0 * y[..., 0],
+}
+
+
+def wide(model):
+    """The names of sums and differences that are kept in 32 bits."""
+    names = []
+    for node in model.graph.nodes:
+        spec = getattr(node.meta.get("quantization_annotation"), "output_qspec", None)
+        if node.name.startswith(("add", "sub")) and getattr(spec, "dtype", None) == torch.int32:
+            names.append(node.name)
+    return names
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_stock_rounds_the_difference_and_ours_does_not(name):
+    rule, gain = DISTANCES[name]
+    borders, stock, ours = ratios(rule, SAMPLES)
+    assert stock < borders + 0.01
+    assert ours > borders + gain
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_the_one_delegate_is_exact_and_stock_s_partitioner_computes_it_too(name):
+    graph = quantised(DISTANCES[name][0], quantizer_of(), SAMPLES[:4])
+    check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
+    assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
+
+
+@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
+def test_the_near_miss_keeps_8_bits(rule):
+    quantizer = quantizer_of()
+    assert wide(annotated(Lambda(rule), quantizer, SAMPLES[0])) == []
+    assert quantizer.left_float == ()
+
+
+def test_a_difference_from_a_mean_keeps_its_own_rule(monkeypatch):
+    def of_variance():
+        return annotations(annotated(Lambda(lambda m, x, y: x.var(-1) + y[..., 0]), quantizer_of(), SAMPLES[0]))
+
+    ours = of_variance()
+    monkeypatch.setattr(exact_arithmetic, "keep_distances_exact", lambda model: {})
+    assert of_variance() == ours
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_an_ethos_u_keeps_8_bits_unless_accuracy_is_preferred(target):
+    quantizer = for_ethos_u(target)
+    rule = DISTANCES["squared distance"][0]
+    assert wide(annotated(Lambda(rule), quantizer, SAMPLES[0])) == []
+    quantizer.prefers_accuracy = True
+    assert len(wide(annotated(Lambda(rule), quantizer, SAMPLES[0]))) == 1
+
+
+def test_twice_equals_once():
+    model = annotated(Lambda(DISTANCES["squared distance"][0]), quantizer_of(), SAMPLES[0])
+    assert len(wide(model)) == 1
+    assert annotates_no_more(keep_distances_exact, model)
