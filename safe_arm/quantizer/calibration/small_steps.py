@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.acceleration import histogram_search
 from safe_arm.core.attributes import attribute
+from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.quantizer.graphs.stand_ins import value_of
 
 #: The least steps that stock's configs have; a user's own stays.
@@ -46,10 +48,10 @@ def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> No
     biases: dict[int, list[_Bias]] = {}
     for place, observer in observers.items():
         sources: Sequence[Any] = getattr(observer, "obs_or_fqs", ())
-        value = value_of(place)
-        if len(sources) != 2 or observer.dtype != torch.int32 or value.op != "get_attr":
+        if len(sources) != 2 or not _is_bias(place):
             continue
         read, weight = sources
+        value = value_of(place)
         bias = attribute(value.graph.owning_module, value.target)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
     for observer in observers.values():
@@ -60,6 +62,18 @@ def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> No
         of_layers = biases.get(id(observer), [])
         find = partial(_calculate_qparams, observer, of_layers)
         observer._calculate_qparams = find  # type: ignore[method-assign]
+
+
+def _is_bias(place: EdgeOrNode) -> bool:
+    """Tell whether a place is where a layer reads its bias."""
+    if isinstance(place, Node):
+        return False
+    value, layer = place
+    return (
+        value.op == "get_attr"
+        and op_name(layer) in CONV_LIKE
+        and value in layer.args[2:]
+    )
 
 
 def _calculate_qparams(

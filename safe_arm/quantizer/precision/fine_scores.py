@@ -77,6 +77,9 @@ def keep_scores_fine(model: GraphModule) -> None:
         spec = int8_spec(chain[0].meta[Q_ANNOTATION_KEY].output_qspec)
         if spec is None or not is_calibrated(spec):
             continue
+        of_distance = distance.meta[Q_ANNOTATION_KEY].output_qspec
+        if getattr(of_distance, "dtype", torch.int8) != torch.int8:
+            continue  # The user gave the softmax more bits.
         (exponential,) = distance.users
         annotation = exponential.meta[Q_ANNOTATION_KEY]
         annotation.input_qspec_map[distance] = observed_by(spec, DistanceObserver)

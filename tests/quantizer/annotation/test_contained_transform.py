@@ -73,7 +73,7 @@ def raising_on(*names):
 
 
 def test_near_miss_gets_stock_s_own_result():
-    net = Stubborn(lambda m, a: torch.nn.functional.softmax(a, -1))
+    net = Stubborn(lambda m, a: a / (a.abs() + 1))
     ours, stock = (stubborn.transformed(net, each, ramp()) for each in (SafeTOSAQuantizer, TOSAQuantizer))
     assert ours.code == stock.code
     assert [set(n.meta) for n in ours.graph.nodes] == [set(n.meta) for n in stock.graph.nodes]
