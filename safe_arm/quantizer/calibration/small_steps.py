@@ -28,7 +28,6 @@ _STOCK = (2.0**-16, 2.0**-12)
 _LEAST = 2.0**-60
 #: The largest code of a bias; its step is the product of the steps of input and weight.
 _LARGEST_BIAS = 2.0**30
-
 #: Number of steps of 8 bits.
 _STEPS = 255
 #: The least share of a bound that is a step of more bits: a value has 13 bits, and the others are room beyond what
