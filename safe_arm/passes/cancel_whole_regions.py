@@ -47,10 +47,10 @@ class CancelWholeRegionsPass(upstream.RemovePermutesAroundElementwiseTosaOps):
 class WholeRegions:
     """Makes a propagation pass cancel the permutes around whole regions alone."""
 
-    exported_program: ExportedProgram
+    exported_program: ExportedProgram | None
 
     def make_fusion_pass(self) -> ExportPass | None:
-        if super().make_fusion_pass() is None:  # type: ignore[misc]
+        if self.exported_program is None:
             return None
         return CancelWholeRegionsPass(self.exported_program)
 

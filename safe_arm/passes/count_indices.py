@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import SymInt
 from torch.fx import Graph, Node
 
 from safe_arm._compat.upstream import exir_ops, get_context_spec, is_param_node
@@ -18,6 +19,8 @@ _INDEXED = named("index index_put")
 _CAST = exir_ops.edge.dim_order_ops._to_dim_order_copy.default
 _HANDED_ON = operators(ElementOrigin.VIEW, ElementOrigin.PART, ElementOrigin.CAST)
 _CASTS = operators(ElementOrigin.CAST)
+#: float32 has every whole number up to this one.
+_EXACT_IN_FLOATS = 2**24
 _NEVER_NEGATIVE = named("argmax argmin")
 
 
@@ -26,6 +29,9 @@ class CountIndicesPass(CorrectiveProgramPass):
 
     In PyTorch such an index counts from the end. TOSA's GATHER and SCATTER leave it undefined: the reference model
     rejects the first and crashes on the second, and a device reads or writes beyond the tensor.
+
+    Raises:
+        ValueError: the size is dynamic, or too large for the floats of a profile without integers.
     """
 
     def correct(self, node: Node) -> bool:
@@ -65,14 +71,20 @@ def _is_counted(index: Node) -> bool:
     return condition.args == (index.args[2], 0)
 
 
-def _from_start(node: Node, index: Node, size: int) -> Node:
+def _from_start(node: Node, index: Node, size: int | SymInt) -> Node:
     """Insert the operators that count an index from the start of a dimension; a profile without integers has floats."""
+    if not isinstance(size, int):
+        raise ValueError(
+            f"the index {index.name} may be below zero, and its dimension has no fixed size to count from"
+        )
     graph = node.graph
     value = index.meta["val"]
     before = node.prev
     with graph.inserting_before(node):
         if get_context_spec().support_integer():
             counted = _chosen(graph, index, size)
+        elif size > _EXACT_IN_FLOATS:
+            raise ValueError(f"float32 cannot count all {size} places of a dimension")
         else:
             number = graph.call_function(_CAST, (index,), {"dtype": torch.float32})
             chosen = _chosen(graph, number, size)

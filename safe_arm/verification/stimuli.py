@@ -316,20 +316,11 @@ def _first(nodes: Iterable[Node]) -> QParams | None:
 
 
 def _readers(node: Node) -> Iterator[Node]:
-    """Yield what reads a value, directly or through operators that only move it or cast it.
-
-    An index is moved too where it is chosen unless it is negative.
-    """
+    """Yield what reads a value, directly or through operators that only move it or cast it."""
     for user in node.users:
         yield user
-        name = op_name(user)
-        is_moved = name in _MOVES and node in tree_leaves(user.args[0])
-        if is_moved or (name == "aten::where" and _is_index(node, user)):
+        if op_name(user) in _MOVES and node in tree_leaves(user.args[0]):
             yield from _readers(user)
-
-
-def _is_index(node: Node, chosen: Node) -> bool:
-    return node is chosen.args[2] and not node.meta["val"].is_floating_point()
 
 
 _WRITES = named("index_copy index_fill index_put index_put_ scatter scatter_src")

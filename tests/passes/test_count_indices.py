@@ -5,10 +5,22 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
 from folding import changed_once, edge_of, is_untouched
-from lowering import PROFILES, by_stock, codes_apart, corrected, lower_exactly, min_max, quantize, tosa
+from lowering import (
+    PROFILES,
+    RELEASE,
+    by_stock,
+    codes_apart,
+    corrected,
+    lower_exactly,
+    lower_program,
+    min_max,
+    quantize,
+    tosa,
+)
 from small import Lambda
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.passes.count_indices import CountIndicesPass
 from safe_arm.verification.model_server import ReferenceModelError
 
@@ -93,3 +105,22 @@ def test_twice_equals_once(name, profile):
 def test_what_is_constant_or_never_negative_is_left_alone(name):
     program = edge_of(UNTOUCHED[name], inputs=FROM_START)
     assert is_untouched(counting(program), program.graph_module)
+
+
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates nothing of a dynamic shape")
+def test_a_dynamic_size_has_nothing_to_count_from():
+    net = Lambda(lambda m, x, k: (x + 1)[k] * 2)
+    rows = torch.export.Dim("rows", min=6, max=32)
+    program = torch.export.export(net, FROM_START[:2], dynamic_shapes=({0: rows}, (None,)))
+    partitioner = SafeArmPartitioner(tosa("TOSA-1.1+FP+shape"))
+    with pytest.warns(DemotionWarning, match="has no fixed size to count from"):
+        lower_program(program, partitioner)
+    assert [each.op for each in partitioner.report.fallbacks] == ["aten::index"]
+
+
+def test_floats_count_no_more_places_than_they_tell_apart():
+    table = torch.zeros(1, 1).expand(2**24 + 1, 1)
+    program = edge_of(lambda x, k: x[k], inputs=(table, FROM_START[1]))
+    context = TosaLoweringContext(TosaSpecification.create_from_string("TOSA-1.0+FP"))
+    with context, pytest.raises(ValueError, match="cannot count all 16777217 places"):
+        CountIndicesPass(program).call(program.graph_module)
