@@ -57,9 +57,19 @@ def keep_whole_numbers(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> N
         values = watched[id(observer)]
         if whole is None:
             whole = _whole_numbers(values[0].graph)
+        if all(_is_one_number(value) for value in values):
+            continue
         if has_one_scale(observer) and whole.issuperset(values):
             find = partial(_whole_qparams, observer, observer._calculate_qparams)
             observer._calculate_qparams = find  # type: ignore[method-assign]
+
+
+def _is_one_number(value: Node) -> bool:
+    """Tell whether a value is a constant of one number and zeros; the steps of its range divide it."""
+    if value.op != "get_attr":
+        return False
+    constant = attribute(value.graph.owning_module, value.target).detach()
+    return len(constant[constant != 0].unique()) <= 1
 
 
 def _whole_numbers(graph: Graph) -> set[Node]:

@@ -14,6 +14,7 @@ def between(low, high):
 
 
 TABLE = torch.linspace(-1, 1, 16)
+BITS = 2.0 ** torch.arange(7).reshape(7, 1, 1)
 THRESHOLDS = torch.arange(-3.0, 4.0)
 POSITIVE, SIGNED = between(0, 14), between(-4, 4)
 
@@ -28,6 +29,7 @@ WHOLE = {
     "places": (lambda m, x: F.pad(torch.cat((x.floor().t(), x.ceil().t())).amax(1), (1, 1)), SIGNED),
     "bounds": (lambda m, x: x.floor().clamp(-2, 3).relu(), SIGNED),
     "count": (lambda m, x: (x[..., None] > THRESHOLDS).float().sum(-1), SIGNED),
+    "bits": (lambda m, x: ((x > THRESHOLDS[:, None, None]).float() * BITS).sum(0), SIGNED),
     "choice": (lambda m, x: torch.where(x > 0, x.floor(), 5.0), SIGNED),
 }
 
@@ -100,10 +102,10 @@ def test_the_near_miss_has_stock_s_step(rule, samples):
     assert of_stock == ours
 
 
-def test_an_input_of_whole_numbers_has_stock_s_step():
+def test_an_input_and_a_constant_of_one_number_have_stock_s_step():
     """The numbers of calibration may be whole by chance."""
     samples = [(x.floor(),) for (x,) in SIGNED]
-    of_stock, ours = (steps(net) for net in both(lambda m, x: x * 1.5, samples))
+    of_stock, ours = (steps(net) for net in both(lambda m, x: x * torch.tensor([0.0, 3.0] * 8), samples))
     assert of_stock == ours
 
 
