@@ -110,6 +110,6 @@ def test_an_input_and_a_constant_of_one_number_have_stock_s_step():
 
 
 def steps(graph_module):
-    """The steps and zero points of all quantisers of a graph."""
+    """The steps and zero points of all values of a graph that are quantised."""
     nodes = graph_module.graph.nodes
-    return [node.args[1:3] for node in nodes if ".quantize_per_tensor" in str(node.target)]
+    return [node.args[1:3] for node in nodes if "dequantize_per_tensor" in str(node.target)]
