@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def repro(directory: Path, verbose: bool, **options: Any) -> None:
     """Write a script for each refused or demoted part of MODEL.pt2.
 
-    Each script holds one part with its weights and uses stock ExecuTorch alone; safe_arm is not needed to run it. It
-    exits with 0 if stock fails on the part or computes something else than the quantised graph, and with 1 if not.
+    Each script holds one part with its weights and uses only stock ExecuTorch; safe_arm is not needed to run it. It
+    exits with 0 if stock fails on the part or computes something other than the quantised graph, and with 1 if not.
     The options are those of safe-arm export.
 
     \b

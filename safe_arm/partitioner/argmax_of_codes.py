@@ -138,7 +138,7 @@ def _negated(node: Node, source: Node) -> Node:
 
 
 def _select_by(wide: Node, narrow: Node) -> None:
-    """Let what selects by an int64 index, as it is or reshaped, select by the same index of int32, which TOSA has."""
+    """Give operators that select by an int64 index, as it is or reshaped, an int32 one; TOSA has no int64."""
     for user in list(wide.users):
         if user.target is _SELECT:
             user.replace_input_with(wide, narrow)

@@ -1,4 +1,4 @@
-"""The Arm backends as later steps see them: they lower safe_arm's delegates in its own way."""
+"""Stand-ins for the Arm backends, which lower safe_arm's delegates with its passes and reuse trial lowerings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ours_among(stock: type[BackendDetails]) -> SimpleNamespace:
 
 
 class _ArmBackend:
-    """A stand-in for a backend that takes what trials lowered from the shelf; what is not ours, stock's lowers."""
+    """A stand-in for a backend that takes trial lowerings from the shelf; stock lowers delegates that are not ours."""
 
     def __init__(self, stock: Any) -> None:
         self._stock = stock
@@ -72,7 +72,7 @@ class _ArmBackend:
         edge_programs: Mapping[str, list[ExportedProgram]],
         compile_specs: Mapping[str, list[list[CompileSpec]]],
     ) -> dict[str, list[PreprocessResult]]:
-        """Lower the delegates of all methods as stock does, one after the other, by this ``preprocess``."""
+        """Lower the delegates of all methods one after the other, as stock does, with this ``preprocess``."""
         stock = self._stock.preprocess_multimethod.__func__
         results: dict[str, list[PreprocessResult]]
         results = stock(self, edge_programs, compile_specs)

@@ -70,7 +70,7 @@ def _count(verdicts: Sequence[NodeVerdict], places: set[int], operator: str) -> 
 def _kernels(
     verdicts: Sequence[NodeVerdict], first: set[int], following: _Next
 ) -> Iterator[str]:
-    """Yield the operators on the CPU that come next, over those that compute nothing."""
+    """Yield the nearest operators on the CPU, past those that compute nothing."""
     pending = list(first)
     while pending:
         place = pending.pop()

@@ -58,7 +58,7 @@ def _label(node: Node) -> Label:
 
 
 def _cycles(nodes: list[Node], labels: dict[Node, Label]) -> list[set[Label]]:
-    """Return the cycles that are left when each label is one node."""
+    """Return the cycles of the graph in which each label is contracted to one node."""
     graph = nx.DiGraph()
     graph.add_nodes_from(labels[node] for node in nodes)
     inside = set(nodes)
@@ -105,7 +105,7 @@ def _parts_by_rank(
 def _rank_with_readers(
     members: list[Node], labels: dict[Node, Label], ranks: dict[Node, int]
 ) -> None:
-    """Give what begins in a delegate the rank of its first reader: weights go with their layer."""
+    """Give a node without inputs in its delegate the rank of its first reader, so weights stay with their layer."""
     for node in members:
         if any(source in ranks for source in node.all_input_nodes):
             continue

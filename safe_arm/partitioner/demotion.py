@@ -46,7 +46,7 @@ class Demotion(Refusal):
 
 @dataclass(frozen=True)
 class Settled:
-    """A proposal of which every delegate lowers, and is right as far as it was to be proven.
+    """A proposal whose delegates all lower, and were found right wherever verification was requested.
 
     Attributes:
         proposal: the tagged program.
@@ -60,7 +60,7 @@ class Settled:
 
 
 class Preflight:
-    """Tries what the partitioner proposes until everything proposed lowers.
+    """Tries the proposals of the partitioner until one lowers as a whole.
 
     Args:
         trials: lowers delegates and counts the lowerings.
@@ -125,7 +125,7 @@ class Preflight:
         return Settled(proposal, attempt, tuple(self._demotions))
 
     def _readmitting(self, settled: Settled) -> Settled:
-        """Put back the demotions whose failure went on without them, if everything lowers with them."""
+        """Undo the demotions that did not cure their failure, if everything lowers without them."""
         doubtful = []
         for index, demotion in enumerate(self._demotions):
             where = demotion.failure.where
@@ -182,7 +182,7 @@ def _measured(
 
 
 def _bisected(delegate: _Delegate, units: Sequence[Unit]) -> Unit:
-    """Find the first unit whose arrival makes the units before it fail, in log2 of their number trials."""
+    """Find the first unit whose addition makes the units before it fail, in log2(number of units) trials."""
 
     def lowers(count: int) -> bool:
         prefix = frozenset().union(*units[:count])
@@ -195,7 +195,7 @@ def _bisected(delegate: _Delegate, units: Sequence[Unit]) -> Unit:
 def _all_of_a_kind(
     delegate: _Delegate, units: Sequence[Unit], culprit: Unit, failure: Failure
 ) -> frozenset[Node]:
-    """Return the units like the culprit that fail alone; the whole delegate, if an unlike one fails alone as well."""
+    """Return the units of the culprit's kind that fail alone; the whole delegate, if one of another kind does too."""
     kernel = _operators(culprit) - _BORDER
     others = [unit for unit in units if unit != culprit]
     alike = [unit for unit in others if kernel & _operators(unit)][:ALONE]

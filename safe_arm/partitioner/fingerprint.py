@@ -68,7 +68,7 @@ def _add_graph(
 
 
 def _annotations(node: Node) -> object:
-    """Return the annotations of a node, without those torch adds once something was exported before."""
+    """Return the annotations of a node, without those that torch adds only after an earlier export."""
     notes = node.meta.get("custom")
     if not isinstance(notes, dict):
         return notes

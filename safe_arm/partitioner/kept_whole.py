@@ -1,4 +1,4 @@
-"""The operators that stay whole for the accelerator, where stock keeps some that it then refuses."""
+"""Which operators stay undecomposed for the accelerator; stock also keeps some that it later refuses."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ Counting = AbstractContextManager[Callable[[], None]]
 
 
 class Listener:
-    """Hears what a partitioner does while it does it. This one does nothing: override what is of interest."""
+    """Receives the events of a partitioner. This base class ignores them: override the methods that you need."""
 
     def trying(self, delegates: int) -> Counting:
-        """Return what is entered while the delegates of one proposal are lowered on trial.
+        """Return a context manager for the trial lowerings of one proposal.
 
         Args:
             delegates: the number of delegates.
@@ -28,7 +28,7 @@ class Listener:
         seconds: float,
         runs: int,
     ) -> Counting:
-        """Return what is entered while one delegate is verified.
+        """Return a context manager for the verification of one delegate.
 
         Args:
             macs: multiply-accumulates of the delegate.

@@ -17,7 +17,7 @@ _users = 0
 
 
 class _NotHeardYet(logging.Filter):
-    """Drops a message that was logged before in the same context, if that remembers any."""
+    """Drops a message that was already logged in the same context, if the context remembers messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         logged = current_lowering().logged
@@ -48,7 +48,7 @@ def each_message_once(logged: set[Message]) -> Iterator[None]:
 
 
 def _change(by: int) -> None:
-    """Count who needs the filter: the first puts it on, the last takes it off."""
+    """Count the users of the filter: the first one installs it, the last one removes it."""
     global _users
     with _lock:
         _users += by

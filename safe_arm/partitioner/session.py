@@ -30,7 +30,7 @@ from safe_arm.partitioner.trials import Trials
 
 
 class Observer:
-    """Base of those who are told what leaves the accelerator and may write a script of it; this one does not."""
+    """Receives each demotion and refusal, and may write a script that reproduces it; this base class writes none."""
 
     def demoted(
         self, demotion: Demotion, proposal: Proposal, trials: Trials

@@ -48,7 +48,7 @@ def refuse_small_delegates(
 
 
 def _is_between(nodes: list[Node], constants: frozenset[str]) -> bool:
-    """Tell whether operators outside of delegates give a delegate all that it computes with, and take all results."""
+    """Tell whether only operators outside of delegates compute a delegate's inputs and read its outputs."""
     sources = set(_outside(nodes, lambda node: node.all_input_nodes))
     readers = set(_outside(nodes, lambda node: node.users))
     around = sources | readers
@@ -63,7 +63,7 @@ def _is_between(nodes: list[Node], constants: frozenset[str]) -> bool:
 def _outside(
     nodes: Iterable[Node], following: Callable[[Node], Iterable[Node]]
 ) -> Iterator[Node]:
-    """Yield what computes next to a delegate, and the program's inputs and outputs; constants are neither."""
+    """Yield the operators next to a delegate, and the program's inputs and outputs there, but no constants."""
     tag = None
     pending: list[Node] = []
     for node in nodes:

@@ -51,7 +51,7 @@ class Trials:
     Args:
         time_limit: seconds one run of Vela or model-converter may take.
         prover: proves what was lowered; None to lower only.
-        target: whose compiler must run before a failure of it is an operator's.
+        target: whose compiler must be known to run before an operator is blamed for its failure.
         listener: hears of the trials of each proposal.
 
     Attributes:

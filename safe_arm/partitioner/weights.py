@@ -31,7 +31,7 @@ def weights_of(program: ExportedProgram) -> tuple[dict[str, Tensor], bool]:
 
 
 def _made_up(fake: Tensor) -> Tensor:
-    """Invent values every pass can take: floats from 0.5 to 1.5 (scales are positive), int8 weights, else zeros."""
+    """Make up values that every pass accepts: floats from 0.5 to 1.5 (scales are positive), int8 weights, or zeros."""
     generator = torch.Generator().manual_seed(0)
     shape = tuple(fake.shape)
     if fake.dtype.is_floating_point:

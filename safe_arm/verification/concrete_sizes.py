@@ -45,7 +45,7 @@ _SHAPE = 6
 
 
 class UnknownSizeError(SafeArmError):
-    """A size of a delegate cannot be told from those of its inputs."""
+    """A size of a delegate cannot be derived from those of its inputs."""
 
 
 def input_shapes(program: Program) -> list[torch.Size]:
@@ -63,7 +63,7 @@ def symbols(program: Program) -> frozenset[sympy.Symbol]:
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:
-    """Return what a report calls the sizes of a program's inputs, such as ``2x3x16x16``."""
+    """Return the sizes of a program's inputs as a report shows them, such as ``2x3x16x16``."""
     return " and ".join("x".join(map(str, shape)) for shape in shapes)
 
 
@@ -71,7 +71,7 @@ def sizes_of(program: Program, shapes: Iterable[Sequence[int]]) -> Sizes:
     """Return the symbols' numbers when a program is called with inputs of some shapes.
 
     Raises:
-        UnknownSizeError: a program of these symbols does not take such inputs, or does not tell its symbols.
+        UnknownSizeError: the program does not accept such inputs, or its symbols cannot be derived from them.
     """
     wanted: list[tuple[sympy.Expr, int]] = []
     for symbolic, concrete in zip(input_shapes(program), shapes, strict=True):
@@ -110,7 +110,7 @@ def _solved(
 
 
 def tried_sizes(program: Program) -> list[Sizes]:
-    """Return the sizes to verify a program at, all symbols the smallest, in the middle, the largest."""
+    """Return the sizes to verify a program at: all symbols at the smallest, at the middle and at the largest."""
     shapes = input_shapes(program)
     examples = sizes_of(program, [[*map(example_size, shape)] for shape in shapes])
     tried: list[Sizes] = []

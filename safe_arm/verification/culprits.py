@@ -114,7 +114,7 @@ class _Doubt:
 class _Walk:
     """A walk through the units of one delegate, each after those it depends on.
 
-    A wrong value may be one that the delegate does not have: where a batch norm is folded into a convolution, the
+    A value that looks wrong may not exist in the delegate: where a batch norm is folded into a convolution, the
     tensor that bears the convolution's name holds the batch norm. So its unit is a suspect first. A later unit acquits
     it that is right without that tensor, and convicts it if it is right on that tensor.
 
@@ -143,7 +143,7 @@ class _Walk:
     verdicts: list[Verdict] = field(default_factory=list)
 
     def check(self, unit: Unit, nodes: Sequence[Node]) -> None:
-        """Judge a unit, and by it the suspects before it."""
+        """Judge a unit, and with it the suspects before it."""
         inputs = dict.fromkeys(n for node in nodes for n in node.all_input_nodes)
         borders = [node for node in inputs if node not in unit]
         suspects: dict[Unit, Culprit] = {}
@@ -204,7 +204,7 @@ class _Walk:
     def _accept(
         self, placed: PlacedUnit, verdict: Verdict, borders: Iterable[Node]
     ) -> Culprit | None:
-        """Go on with a unit's values, and return the blame if one is wrong."""
+        """Record a unit's values, and return the culprit if one is wrong."""
         self.verdicts.append(verdict)
         blamed = placed.unit.union(*(self.assumed.get(n, ()) for n in borders))
         for node, value in placed.values.items():

@@ -73,7 +73,7 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
 
 
 def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor:
-    """Return by how many codes values differ from what a quantiser may round its input to."""
+    """Return by how many codes values differ from the nearest code that a quantiser may round its input to."""
     q = QParams.of(node)
     assert q is not None
     unrounded = evaluation.unrounded[node]
@@ -86,7 +86,7 @@ def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tenso
 
 
 def near_middle(unrounded: Tensor) -> Tensor:
-    """Tell which values, in codes, are so near to the middle between two that a device may round them to either."""
+    """Tell which values, in codes, are so nearly halfway between two codes that a device may round them to either."""
     off = (unrounded - unrounded.floor() - 0.5).abs()
     return off <= _TIE + _TIE_RELATIVE * unrounded.abs()
 

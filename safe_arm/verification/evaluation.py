@@ -32,7 +32,7 @@ class EvaluationError(SafeArmError):
 
 
 class EndlessLoopError(EvaluationError):
-    """A loop does not end soon on the inputs chosen for it; others may do."""
+    """A loop does not end soon on the inputs chosen for it; it may on others."""
 
 
 @dataclass
@@ -84,13 +84,13 @@ class Evaluation:
                         self._drop(node, keep, pending)
 
     def take(self, node: Node, source: Evaluation) -> None:
-        """Take a node's value, and what it may be off, over from another evaluation."""
+        """Copy a node's value, and its error bound, from another evaluation."""
         self.set_exactly(node, source.values[node])
         if source.errors and node in source.errors and self.errors is not None:
             self.errors[node] = source.errors[node]
 
     def set_exactly(self, node: Node, value: Tensor) -> None:
-        """Set a node's value to one that is not off by anything."""
+        """Set a node's value, without an error bound."""
         self.values[node] = value
         if self.errors:
             self.errors.pop(node, None)
@@ -108,7 +108,7 @@ class Evaluation:
                 (self.errors or {}).pop(used, None)
 
     def _bound(self, node: Node) -> None:
-        """Note what an operator's value may be off."""
+        """Record the error bound of an operator's value."""
         errors = self.errors
         if errors is None:
             return
@@ -150,13 +150,13 @@ def evaluated(
     ties_up: bool = False,
     branches_up: bool = True,
 ) -> Evaluation:
-    """Evaluate all of a delegate's graph, and keep its outputs.
+    """Evaluate a delegate's whole graph, and keep its outputs.
 
     Args:
         program: the delegate's exported program, not lowered.
         state: its parameters, buffers and constants by name.
         inputs: its user inputs, in its order.
-        ties_up: round as TOSA does where two codes are as near, so that a delegate need not differ there.
+        ties_up: round ties as TOSA does, so that a delegate does not differ there.
         branches_up: do so inside control flow.
 
     Raises:

@@ -77,7 +77,7 @@ def _ports(node: Node, blamed: Node) -> list[_Port]:
 def _misfit(
     inputs: list[_Port], outputs: list[_Port], flatbuffer: bytes
 ) -> tuple[Node, str] | None:
-    """Return the node to blame and what does not fit; None if the TOSA graph is as the call is."""
+    """Return the node to blame and the mismatch; None if the TOSA graph matches the call."""
     block = main_block(flatbuffer)
     taken = [block.Inputs(i) for i in range(block.InputsLength())]
     returned = [block.Outputs(i) for i in range(block.OutputsLength())]
@@ -99,7 +99,7 @@ def _types(block: TosaBasicBlock) -> dict[bytes, str]:
 def _misfit_of(
     kind: str, ports: list[_Port], tensors: list[bytes], types: dict[bytes, str]
 ) -> tuple[Node, str] | None:
-    """Return the node to blame and what does not fit of the inputs, or of the outputs."""
+    """Return the node to blame and the mismatch, of the inputs or of the outputs."""
     if len(ports) != len(tensors):
         text = (
             f"the TOSA graph has {len(tensors)} {kind}s and the call has {len(ports)}"

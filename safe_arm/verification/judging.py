@@ -21,7 +21,7 @@ from safe_arm.verification.tolerances import is_table, is_wide_sum
 
 @dataclass(frozen=True)
 class Culprit:
-    """Operators that compute something else than the graph they were made from does.
+    """Operators that compute something other than the graph they were made from.
 
     Attributes:
         names: their nodes in the user's graph.
@@ -42,7 +42,7 @@ class Verdict:
         fits: at least one of its values was found, and none of those found is wrong.
         convicts: the unit shows that the suspect values before it are wrong.
         wrong: the largest difference beyond the bound of its operators; None if there is none.
-        certain: no later operator can make up for that difference.
+        certain: no later operator can undo that difference.
         taken: by node, the delegate's tensors that later operators are checked on; other values are assumed right.
         worst: the largest difference within the bound.
         tie: name of the operator if it took another code than the quantised graph at a tie; else empty.
@@ -130,7 +130,7 @@ def _allowed(apart: Distance, accepted: int) -> int:
 
 
 def _largest(values: Iterable[PlacedValue]) -> Distance | None:
-    """Return the largest of the distances, the first of several; None of no values."""
+    """Return the largest of the distances, the first if several are equal; None if there are none."""
     largest: Distance | None = None
     for value in values:
         if largest is None or value.distance.worst > largest.worst:
@@ -141,7 +141,7 @@ def _largest(values: Iterable[PlacedValue]) -> Distance | None:
 def _may_come_right(
     placed: PlacedUnit, beyond: Mapping[Node, PlacedValue], accepted: int
 ) -> bool:
-    """Return whether only its clamp or the order of its values is wrong with a unit; passes swap those."""
+    """Return whether only the clamp or the order of a unit's values is wrong; passes swap these with operators."""
     for node, value in beyond.items():
         actual = value.tensor
         expected = placed.eager.values[node]

@@ -47,7 +47,7 @@ def remember(
 
 
 def known_shapes(flatbuffer: bytes, symbols: frozenset[sympy.Symbol]) -> Shapes:
-    """Return the sizes of a delegate in some symbols, nothing if this process did not lower it."""
+    """Return the sizes of a delegate in terms of symbols; nothing if this process did not lower it."""
     if not _known:
         return ()
     by_symbols = _known.get(hashlib.sha256(flatbuffer).hexdigest(), {})

@@ -106,7 +106,7 @@ class ModelProcess:
         )
 
     def _crash(self) -> SafeArmError:
-        """Say how the process ended; if the delegate did that, a new one works, and this is the model's verdict."""
+        """Say how the process ended; if a new process works, this is the model's verdict on the delegate."""
         status = self._end()
         if status is None:
             return NoResultError("the TOSA reference model was not started")
@@ -213,7 +213,7 @@ class _Server:
 
 
 def _pipe() -> tuple[Connection, Connection]:
-    """Return the ends of a pipe; a service may have closed its standard streams, and their numbers are not taken."""
+    """Return the ends of a pipe, numbered above the standard streams, which a service may have closed."""
     taken: list[Connection] = []
     while True:
         ends = Pipe()
@@ -265,7 +265,7 @@ def _command() -> tuple[str, ...]:
 
 
 def _can_be_started() -> bool:
-    """Tell whether another Python can be started that inherits a pipe."""
+    """Tell whether another Python process that inherits a pipe can be started."""
     if sys.platform == "win32" or getattr(sys, "frozen", False):
         return False
     return bool(sys.executable)

@@ -90,7 +90,7 @@ class Proof:
 
     @property
     def wrong(self) -> bool:
-        """Tell whether the delegate is known to be wrong; not verified may also mean that it could not be tried."""
+        """Tell whether the delegate is known to be wrong; an unverified one may only have been impossible to try."""
         return bool(self.culprits) or self.rejected
 
 
@@ -313,7 +313,7 @@ def _worst(apart: Distance) -> float:
 def _difference(
     delegate: Delegate, outputs: Sequence[Tensor], expected: Evaluation
 ) -> Distance:
-    """Return how far the output is off that is off most."""
+    """Return the difference of the output that differs most."""
     pairs = zip(delegate.outputs, outputs, strict=True)
     apart = [distance(node, output, expected) for node, output in pairs]
     return max(apart, key=_worst, default=Distance(0.0, 0, 0))

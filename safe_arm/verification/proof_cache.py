@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def folder() -> Path | None:
-    """Return where proofs are kept, None if they are not."""
+    """Return the folder of the proofs; None if none are kept."""
     chosen = os.environ.get(SWITCH)
     if chosen is not None:
         return Path(chosen) if chosen not in ("", "0") else None
@@ -109,7 +109,7 @@ def _check(known: str, content: dict[str, object]) -> str:
 
 @functools.cache
 def _make_room(place: Path) -> None:
-    """Remove the older half if there are too many; looked at once in a process."""
+    """Remove the older half of the proofs if there are too many; checked once in each process."""
     files = list(place.iterdir())
     if len(files) > MOST:
         by_age = sorted(files, key=lambda file: file.stat().st_mtime)

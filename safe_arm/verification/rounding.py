@@ -115,7 +115,7 @@ class Arithmetic:
         return self.values[x] if isinstance(x, Node) else x
 
     def off(self, x: Any) -> Any:
-        """Return the error bound of an argument: 0 for a number, and the value itself for a tensor of no floats."""
+        """Return the error bound of an argument: 0 for a number, and the value itself for a tensor without floats."""
         value = self.argument(x)
         if isinstance(value, float):
             return 0.0
@@ -131,7 +131,7 @@ class Arithmetic:
         return value.double().abs() if is_float(value) else value
 
     def summand(self, x: Any, terms: int) -> Any:
-        """Return what an argument adds to the error of a sum of so many terms."""
+        """Return the share of an argument in the error of a sum of that many terms."""
         if not is_float(self.argument(x)):
             return self.argument(x)
         return self.size(x) * ((terms + _FOLDED) * self.unit) + self.off(x)
@@ -272,7 +272,7 @@ def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
 
 
 def _of_one(of: Arithmetic) -> Tensor | None:
-    """Bound a function of one value by what it gives at both ends, doubled for the few places where it turns."""
+    """Bound a function of one value by its results at both ends, doubled to cover the few places where it turns."""
     source = of.node.args[0]
     if len(of.node.all_input_nodes) != 1 or not isinstance(source, Node):
         return None

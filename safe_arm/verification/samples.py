@@ -22,7 +22,7 @@ FIXED = (type(None), bool, int, float, str)
 def finite(samples: Iterable[object]) -> tuple[Sample, ...]:
     """Return the tensors of each sample, which may be nested as the model takes them.
 
-    What else a sample holds (None, numbers, strings) is fixed in an exported program, and left out.
+    Other values of a sample (None, numbers, strings) are fixed in an exported program, and are left out.
 
     Raises:
         UsageError: there are none, one is no tuple of a model's inputs, or holds a NaN or an infinity.

@@ -28,7 +28,7 @@ _shown: ContextVar[bool] = ContextVar(
 
 
 def serializer_warnings_shown(shown: bool) -> AbstractContextManager[None]:
-    """Let these lines through, in this thread, while the block runs, if they are to be shown."""
+    """Let these lines through in this thread while the block runs, if they should be shown."""
     return bound(_shown, shown)
 
 
@@ -66,6 +66,6 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _flush() -> None:
-    """Empty Python's buffer, and raise if it cannot be written, which nobody would hear of otherwise."""
+    """Flush Python's buffer, and raise if that fails, which would otherwise go unnoticed."""
     if sys.stdout is not None:
         sys.stdout.flush()

@@ -94,7 +94,7 @@ class _Domain:
         return torch.where(chosen, halves, value)
 
     def shifted(self, generator: torch.Generator, towards: float) -> Tensor:
-        """Return random values, all moved a quarter of the way towards one end."""
+        """Return random values, all shifted a quarter of the way towards one end."""
         value = self.random(generator)
         if self.unique or self.dtype == torch.bool:
             return value
@@ -116,7 +116,7 @@ class _Domain:
         return shuffled.reshape(self.shape) + int(self.low)
 
     def _distinct(self, indices: Tensor) -> Tensor:
-        """Return the first of some indices in the input's shape; they repeat if it holds more."""
+        """Return distinct indices in the input's shape; they repeat if the input is larger."""
         times = -(-self._count // len(indices))
         repeated = indices.repeat(times)[: self._count]
         return repeated.reshape(self.shape).to(self.dtype)
@@ -173,7 +173,7 @@ class _Domain:
         return value
 
     def _patches(self, turns: int) -> Tensor:
-        """Number the elements of an input by patch, in a grid over height and width where there are such."""
+        """Number the elements of an input by patch, in a grid over height and width if it has them."""
         down = 2 * turns
         across = PATCHES // 2
         if len(self.shape) > 2 and self.shape[-2] >= down and self.shape[-1] >= across:

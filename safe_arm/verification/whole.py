@@ -256,7 +256,7 @@ class _OutputDifferences:
         name: the delegate's; empty for the program itself.
 
     Attributes:
-        name: as given. Two delegates may have one.
+        name: as given. Two delegates may share a name.
         reason: the error of the delegate itself; empty if it is right.
     """
 
@@ -352,7 +352,7 @@ class _Run:
     def _delegate(
         self, module: str, lowered: LoweredBackendModule, inputs: list[Tensor]
     ) -> list[Tensor]:
-        """Run a delegate and note what it gives; run its graph if there is no device, or none that takes it."""
+        """Run a delegate and record its outputs; evaluate its graph if no device can run it."""
         delegate = delegate_of(lowered, inputs)
         evaluation = evaluated(delegate.program, delegate.state, inputs)
         results = None

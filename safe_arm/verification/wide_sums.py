@@ -36,7 +36,7 @@ def slack(nodes: Sequence[Node], evaluation: Evaluation) -> float:
 
 
 def _bound(node: Node, evaluation: Evaluation) -> float:
-    """Return the largest sum that codes of the inputs can give, as a float; 0 where an input is no code."""
+    """Return the largest sum that codes of the inputs can give, as a float; 0 if an input is not a code."""
     step = code_step(node.args[0])  # type: ignore[arg-type]
     if step is None:
         return 0.0

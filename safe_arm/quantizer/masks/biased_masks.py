@@ -1,4 +1,4 @@
-"""A mask that a bias has in it is applied to the scores after the bias, so that it is known as a mask."""
+"""Add a bias that contains a mask to the scores in two steps, so that the mask is recognised as one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _FILLS: dict[Any, tuple[tuple[int, int], ...]] = {
 def add_biases_first(module: GraphModule) -> None:
     """Write ``scores + (bias + mask)`` as ``(scores + bias) + mask``, and one that is filled into a bias likewise.
 
-    T5 adds its masks to the trained bias of positions, which is no constant, and all layers add the sum to their
-    scores. Beside the number of the mask, the bias and the scores have one code.
+    T5 adds its masks to the trained bias of positions, which is not a constant, and all layers add the sum to their
+    scores. In the range of the mask's number, the bias and the scores have only one code.
 
     Args:
         module: a float graph before annotation, without the branches of its control flow; changed in place.
@@ -44,7 +44,7 @@ def add_biases_first(module: GraphModule) -> None:
 
 
 def _bias_first(total: Node, values: ConstantValues) -> list[Node]:
-    """Add one bias before its mask, and return the sums to look at next; none if no bias has a mask in it."""
+    """Add one bias before its mask, and return the sums to look at next; none if no bias contains a mask."""
     if total.target is not _ADD or total.kwargs:
         return []
     for scores, biased in (total.args, total.args[::-1]):

@@ -1,4 +1,4 @@
-"""A constant mask and one that depends on an input, of one softmax, are one condition."""
+"""Combine a constant mask and one that depends on an input, of the same softmax, into one condition."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class _Part:
 
 
 def combine_masks(module: GraphModule) -> None:
-    """Write a softmax with a causal mask and one of padding, added or filled in one behind the other, as one with one.
+    """Write a softmax with a causal and a padding mask, added or filled in one after the other, with a single mask.
 
-    Any second mask would be a part of the scores, and leave them one code. Masks stay apart if it is not known which
-    scores are the highest in a row that both hide: those that only the mask at run time hides are, if its number is
-    higher, and all are alike if both fill in one number.
+    Otherwise the second mask would be part of the scores, and leave them only one code. The masks stay apart if it is
+    not known which scores of a row that both hide are the highest. If the number of the mask at run time is higher,
+    they are those that only this mask hides; if both fill in the same number, all scores are equal.
 
     Args:
         module: a float graph before annotation, without the branches of its control flow; changed in place.

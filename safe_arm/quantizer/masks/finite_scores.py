@@ -54,7 +54,7 @@ def name_plain_softmaxes(model: GraphModule) -> None:
 
 
 def _are_finite(module: GraphModule, values: ConstantValues, scores: Node) -> bool:
-    """Return whether no score is minus infinity, as far as the operators tell that it is made of."""
+    """Return whether no score is minus infinity, as far as its operators show."""
     pending = [scores]
     seen = set()
     while pending:

@@ -1,4 +1,4 @@
-"""A mask of a number that no rescale reaches is one of a nearer number, where its sums are read alike."""
+"""Replace the number of a mask that no rescale can represent by a nearer one, if the readers of the sum allow it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NUMBERED = (
 
 
 def bring_masks_near(model: GraphModule) -> None:
-    """Write -30,000 for a lower number that is added to what only maxima, or functions that saturate, read.
+    """Raise a number below -30,000 to that, if it is added to values that only maxima or saturating functions read.
 
-    A sum is computed in 32 bits at the scale of its wider operand: of values beside a mask of -1e9 nothing is left, and
-    of one beside the least float there is no scale. Softmaxes have their own way with masks.
+    A sum is computed in 32 bits at the scale of its wider operand: a mask of -1e9 leaves nothing of other values, and
+    the lowest float has no scale at all. The masks of softmaxes are treated elsewhere.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.

@@ -87,7 +87,7 @@ def replace_masked(
 
 
 def inputs_of_masks(model: GraphModule) -> set[Node]:
-    """Return the inputs of which a mask is a multiple by a low or a very high number, so that they are 0 or 1."""
+    """Return the inputs that a mask multiplies by a low or a very high number, which shows that they are 0 or 1."""
     values = ConstantValues(model)
     found = set()
     for target in PRODUCTS:
@@ -199,13 +199,13 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
 
 
 def _is_mask(constant: Tensor) -> bool:
-    """Return whether a constant adds nothing to what it does not mask, as the rows of a causal mask do."""
+    """Return whether a constant adds 0 to the scores that it does not mask, as the rows of a causal mask do."""
     masked = constant <= MASKED
     return bool(masked.any()) and bool((masked | (constant == 0)).all())
 
 
 def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
-    """Return whether a value is one to which a number was added whose logarithm masks, as in ``mask + 1e-45``."""
+    """Return whether a number whose logarithm masks was added to a value, as in ``mask + 1e-45``."""
     if not isinstance(node, Node) or node.target != _ATEN.add.Tensor:
         return False
     return values.are_at_most(node.args[1], math.exp(MASKED))
@@ -297,7 +297,7 @@ def _summed(
 
 @dataclass(frozen=True)
 class _Sums:
-    """An additive mask in two parts, written behind it once for all that read it.
+    """An additive mask in two parts, written after it once for all its readers.
 
     Attributes:
         limited: the mask, minus infinity in it a finite number.

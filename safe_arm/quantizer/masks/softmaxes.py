@@ -1,4 +1,4 @@
-"""Softmaxes of a float graph, and the operators that they are written with."""
+"""Find the softmaxes of a float graph, and write the operators that replace them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Additive masks in the one spelling that is known as a mask: a low number where a score is hidden, added to it."""
+"""Rewrite additive masks in the one form that is recognised: a low number, added where a score is hidden."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _is_less_one(source: Node) -> bool:
 
 
 def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
-    """Return the operators that read a mask, each with the mask as it is moved there; nothing if any is another."""
+    """Return the operators that read a mask, each with the mask as moved there; nothing if one is of another kind."""
     moved = [mask]
     readers = []
     for each in moved:
@@ -146,7 +146,7 @@ def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
 
 
 def _spell_out_fill(node: Node) -> None:
-    """Fill a value that has no other name and no other reader out of place."""
+    """Replace an in-place fill of a value without another name or reader by one out of place."""
     source = node.args[0]
     assert isinstance(source, Node)
     if source.op != "call_function" or may_alias(source):
@@ -156,7 +156,7 @@ def _spell_out_fill(node: Node) -> None:
 
 
 def _scale_before_fill(node: Node, values: ConstantValues) -> None:
-    """Scale by a positive number what a low number is filled into, and the low number, instead of the result."""
+    """Move a positive factor before a fill with a low number: scale the filled value and the low number."""
     filled, factor = node.args[:2]
     if not isinstance(filled, Node) or filled.target not in _OPERANDS:
         return
