@@ -115,6 +115,27 @@ def infinite_factors(graph_module: GraphModule) -> Iterator[str]:
             yield f"{node.name!r} ({name}) takes an infinity, of which quantising makes 255: use a finite number"
 
 
+def merged_inputs(graph_module: GraphModule) -> Iterator[str]:
+    """Yield a warning for each input that nothing reads, if a later one has its sizes: both may have been one tensor.
+
+    Args:
+        graph_module: a float graph; a call that checks its inputs reads none of them.
+    """
+    of_others: set[str] = set()
+    for node in reversed(graph_module.graph.find_nodes(op="placeholder")):
+        value = node.meta.get("val")
+        if not isinstance(value, Tensor) or value.dtype not in _INSPECTED:
+            continue
+        sizes = f"{value.dtype} {value.shape}"
+        if any(reader.op != "call_module" for reader in node.users):
+            of_others.add(sizes)
+        elif sizes in of_others:
+            yield (
+                f"nothing reads input {node.target!r}. torch.export takes two inputs that are one tensor for one "
+                "input; if the net reads it, export with different tensors, such as x and x.clone()"
+            )
+
+
 def _is_infinite(argument: Argument) -> bool:
     if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
         value = attribute(argument.graph.owning_module, str(argument.target))

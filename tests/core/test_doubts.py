@@ -5,9 +5,10 @@ import torch
 import torch.nn as nn
 from lowering import lower, min_max, quantize, tosa
 from small import Built, Lambda
+from stubborn import quantizer_of
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.doubts import doubtful_tensors, doubts
+from safe_arm.core.doubts import doubtful_tensors, doubts, merged_inputs
 from safe_arm.core.errors import DoubtfulInputWarning
 
 
@@ -90,3 +91,36 @@ def test_what_multiplies_by_infinity_is_told_when_it_is_quantised(model):
 def test_an_infinity_that_is_not_multiplied_is_not(model, recwarn):
     quantize(model, X, tosa("TOSA-1.0+INT"), config=min_max())
     assert not [each for each in recwarn if "infinity" in str(each.message)]
+
+
+def distance(m, x, y):
+    return (x - y).abs()
+
+
+@pytest.mark.parametrize("sizes", [{}, {0: torch.export.Dim("n")}], ids=["static", "dynamic"])
+@pytest.mark.parametrize("checks", [True, False], ids=["guards", "no guards"])
+def test_two_inputs_that_are_exported_as_one_tensor_are_told(sizes, checks):
+    """The graph computes the distance of the second input from itself, which is 0."""
+    x = torch.rand(2, 4)
+    program = torch.export.export(Lambda(distance), (x, x), dynamic_shapes=(sizes, (sizes,)))
+    (doubt,) = merged_inputs(program.module(check_guards=checks))
+    assert doubt.startswith("nothing reads input ")
+    with pytest.warns(DoubtfulInputWarning, match="two inputs that are one tensor"):
+        quantizer_of().transform_for_annotation(program.module(check_guards=checks))
+
+
+UNREAD = Lambda(lambda m, x, y, z: x + y)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (Lambda(distance), (torch.rand(2, 4), torch.rand(2, 4))),
+        (UNREAD, (torch.rand(2, 4), torch.rand(2, 4), torch.rand(2, 4))),
+        (Lambda(lambda m, x, y: y * 2), (torch.rand(2, 3), torch.rand(2, 4))),
+        (Lambda(lambda m, x, y: y * 2), (torch.ones(2, 4, dtype=torch.bool), torch.rand(2, 4))),
+    ],
+    ids=["different tensors", "the last of all", "other sizes", "no floats"],
+)
+def test_an_input_that_is_no_other_is_not(model, inputs):
+    assert list(merged_inputs(torch.export.export(model, inputs).module())) == []

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from safe_arm.core.doubts import doubtful_tensors, infinite_factors
+from safe_arm.core.doubts import doubtful_tensors, infinite_factors, merged_inputs
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.calibration.input_statistics import InputStatistics
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
@@ -75,7 +75,11 @@ def doubts_of(model: GraphModule) -> tuple[str, ...]:
         value = tensor_of(node)
         if value is not None:
             others[str(node.target)] = value
-    return (*doubtful_tensors(parameters, others), *infinite_factors(model))
+    return (
+        *doubtful_tensors(parameters, others),
+        *infinite_factors(model),
+        *merged_inputs(model),
+    )
 
 
 @dataclass
