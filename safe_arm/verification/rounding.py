@@ -9,7 +9,7 @@ same sum of absolute values and errors.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -271,6 +271,57 @@ def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     return (bound, *map(torch.zeros_like, of.value[1:]))
 
 
+def _layer_normalised(of: Arithmetic) -> tuple[Tensor, ...]:
+    x, sizes, weight, bias, epsilon = list[Any](of.node.args)
+    leading = of.values[x].shape[: -len(sizes)]
+    return _normalised_over(of, leading, (weight, bias), (*sizes,), epsilon)
+
+
+def _group_normalised(of: Arithmetic) -> tuple[Tensor, ...]:
+    x, weight, bias, batch, channels, _, groups, epsilon = list[Any](of.node.args)
+    sizes = (channels, *[1] * (of.values[x].dim() - 2))
+    return _normalised_over(of, (batch, groups), (weight, bias), sizes, epsilon)
+
+
+def _normalised_over(
+    of: Arithmetic,
+    leading: Sequence[int],
+    affine: tuple[Any, Any],
+    sizes: Sequence[int],
+    epsilon: float,
+) -> tuple[Tensor, ...]:
+    """Bound a norm with the statistics at hand: a rounding of the mean is large beside values that hardly differ.
+
+    Args:
+        of: the norm.
+        leading: sizes of its means.
+        affine: what its weight and bias are.
+        sizes: sizes in which these two are broadcast.
+        epsilon: the addend of a variance.
+    """
+    x = of.node.args[0]
+    values = of.values[x].double().reshape(*leading, -1)
+    terms = values.shape[-1]
+    error = of.summand(x, terms).reshape(values.shape)
+    error = error + error.mean(-1, True)
+    differences = (values - values.mean(-1, True)).abs()
+    variance = differences.square().mean(-1, True)
+    of_variance = ((2 * differences + error) * error).mean(-1, True)
+    of_variance = of_variance + terms * of.unit * variance
+    factor = (variance + epsilon).rsqrt()
+    least = (variance + epsilon - of_variance).clamp(min=0)
+    of_factor = least.rsqrt() - factor + _FUNCTION * of.unit * factor
+    bound = error * (factor + of_factor) + differences * of_factor
+    weight, bias = affine
+    bound = bound.reshape(of.value[0].shape)
+    if isinstance(weight, Node):
+        bound = bound * of.size(weight).reshape(sizes)
+    if isinstance(bias, Node):
+        bound = bound + of.size(bias).reshape(sizes) * (_FOLDED * of.unit)
+    unbounded = [torch.full_like(each, torch.inf) for each in of.value[1:]]
+    return (bound.nan_to_num(nan=torch.inf), *unbounded)
+
+
 def _of_one(of: Arithmetic) -> Tensor | None:
     """Bound a function of one value by its results at both ends, doubled to cover the few places where it turns."""
     source = of.node.args[0]
@@ -320,4 +371,6 @@ _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (named("constant_pad_nd"), _padded),
     (named("_softmax"), _softmax),
     (named("_native_batch_norm_legit_no_training"), _normalised),
+    (named("native_layer_norm"), _layer_normalised),
+    (named("native_group_norm"), _group_normalised),
 )

@@ -62,6 +62,8 @@ NETS = {
     "residual": (residual, 1, 4, 8, 8),
     "squeeze-excite": (squeeze_excite, 1, 4, 8, 8),
     "group norm": (chain(lambda: nn.Conv2d(4, 8, 3), lambda: nn.GroupNorm(2, 8), nn.ReLU), 1, 4, 8, 8),
+    "layer norm": (chain(lambda: nn.Linear(8, 8), lambda: nn.LayerNorm((3, 8)), nn.ReLU), 1, 4, 3, 8),
+    "layer norm of pairs": (chain(lambda: nn.LayerNorm(2)), 1, 7, 32, 2),
     "bilinear": (lambda: nn.UpsamplingBilinear2d((16, 6)), 2, 4, 8, 3),
     "attention": (VitBlock, 1, 8, 32),
     "lstm": (Lstm, 1, 4, 8),
@@ -265,3 +267,19 @@ def test_a_batch_of_products_is_off_as_each_is():
 def test_what_is_exact_stays_so_when_it_moves():
     errors = errors_of(lambda x: x.permute(1, 0).amax(0), torch.rand(2, 3))
     assert set(errors.values()) == {None}
+
+
+def grouped(x):
+    return F.group_norm(x.T[None], 2)[0].T
+
+
+@pytest.mark.parametrize(("norm", "name"), [(lambda x: F.layer_norm(x, (2,)), "layer"), (grouped, "group")])
+def test_a_norm_is_off_by_more_where_its_values_hardly_differ(norm, name):
+    """A rounding of their mean is 1e-4 of the difference of the first two."""
+    pairs = torch.tensor([[1.0, 1.0 + 1e-3], [1.0, -2.0]])
+    x = pairs if name == "layer" else pairs.reshape(1, 4)
+    errors = errors_of(norm, x)[f"aten::native_{name}_norm"][0].flatten().reshape(2, 2)
+    off = (norm(x) - norm(x.double())).abs().reshape(2, 2)
+    assert (off <= errors).all()
+    assert (errors[0] > 1e-4).all()
+    assert (errors[1] < 3e-5).all()
