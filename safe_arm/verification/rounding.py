@@ -300,7 +300,7 @@ def _normalised_over(
         epsilon: the addend of a variance.
     """
     x = of.node.args[0]
-    values = of.values[x].double().reshape(*leading, -1)
+    values = of.argument(x).double().reshape(*leading, -1)
     terms = values.shape[-1]
     error = of.summand(x, terms).reshape(values.shape)
     error = error + error.mean(-1, True)
