@@ -57,9 +57,9 @@ def keep_whole_numbers(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> N
         values = watched[id(observer)]
         if whole is None:
             whole = _whole_numbers(values[0].graph)
-        if all(_is_one_number(value) for value in values):
+        if not has_one_scale(observer) or not whole.issuperset(values):
             continue
-        if has_one_scale(observer) and whole.issuperset(values):
+        if not all(_is_one_number(value) for value in values):
             find = partial(_whole_qparams, observer, observer._calculate_qparams)
             observer._calculate_qparams = find  # type: ignore[method-assign]
 
@@ -77,7 +77,7 @@ def _whole_numbers(graph: Graph) -> set[Node]:
     whole: set[Node] = set()
     for node in graph.nodes:
         value = tensor_of(node)
-        if value is None:
+        if value is None or value.is_complex():
             continue
         if not value.is_floating_point():
             whole.add(node)
