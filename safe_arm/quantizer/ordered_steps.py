@@ -51,6 +51,7 @@ from safe_arm.quantizer.spellings.high_ranks import lower_ranks
 from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
+from safe_arm.quantizer.spellings.parted_layers import part_layers
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
@@ -83,6 +84,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     name_extreme_indices,
     limit_pieces,
     compute_constants,
+    part_layers,
     select_at_run_time,
     spell_out_dynamic_attention,
     spell_out_masks,

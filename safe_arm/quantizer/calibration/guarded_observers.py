@@ -21,6 +21,7 @@ from safe_arm.quantizer.annotation.left_float import Ledger
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_value
 from safe_arm.quantizer.calibration.small_steps import allow_small_steps
+from safe_arm.quantizer.calibration.weighted_means import keep_weighted_means
 from safe_arm.quantizer.calibration.whole_numbers import keep_whole_numbers
 from safe_arm.quantizer.domains.extreme_domains import leave_masks_out
 from safe_arm.quantizer.domains.filled_domains import leave_fills_out
@@ -59,6 +60,7 @@ def guard_observers(
     joined = joined_values(observers)
     attempted(allow_small_steps, observers)
     attempted(keep_whole_numbers, observers)
+    attempted(keep_weighted_means, observers)
     attempted(part_domains, observers)
     attempted(leave_fills_out, observers)
     attempted(follow_weights, observers)

@@ -52,6 +52,10 @@ def _hard_shrink(x: Tensor, border: float) -> Tensor:
     return torch.where(x.abs() > border, x, 0.0)
 
 
+def _soft_shrink(x: Tensor, border: float) -> Tensor:
+    return x - x.clamp(-border, border)
+
+
 def _rrelu(
     x: Tensor, lower: float, upper: float, training: bool, *_: Any
 ) -> Tensor | None:
@@ -66,5 +70,6 @@ ACTIVATIONS = {
     _ATEN.log_sigmoid.default: _log_sigmoid,
     _ATEN.threshold.default: _threshold,
     _ATEN.hardshrink.default: _hard_shrink,
+    _ATEN.softshrink.default: _soft_shrink,
     _ATEN.rrelu.default: _rrelu,
 }

@@ -6,13 +6,14 @@ Each takes the arguments of the operator in the order of its schema, and returns
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, depends_on_input, tensor_of
 
 _ATEN = torch.ops.aten
 _CONTIGUOUS = _ATEN.contiguous.default
@@ -188,6 +189,9 @@ ARITHMETIC = {
     _ATEN.exp2.default: _binary_exponential,
     _ATEN.pow.Scalar: power_of_number,
     _ATEN.erfc.default: _complementary_error,
+    _ATEN.deg2rad.default: partial(torch.mul, other=math.radians(1)),
+    _ATEN.rad2deg.default: partial(torch.mul, other=math.degrees(1)),
+    _ATEN.sgn.default: torch.sign,
     _ATEN.fmax.default: torch.maximum,
     _ATEN.fmin.default: torch.minimum,
     _ATEN.hypot.default: _hypotenuse,
@@ -271,8 +275,21 @@ def _einsum(
     return write(_ATEN.einsum.default, equation, laid_out, path=path)
 
 
+def _step(write: Writer, x: Node, at_zero: Node) -> Node | None:
+    """Write a step whose value at 0 is constant; one that is computed may have a domain in which 1 is rounded."""
+    if depends_on_input(at_zero):
+        return None
+    written: Node = write.compute(_step_of, (x, at_zero))
+    return written
+
+
+def _step_of(x: Tensor, at_zero: Tensor) -> Tensor:
+    return torch.where(x > 0, 1.0, torch.where(x < 0, 0.0, at_zero))
+
+
 #: Spellings that look at the nodes of the graph.
 ARITHMETIC_OF_NODES = {
+    _ATEN.heaviside.default: _step,
     _ATEN.addmm.default: _add_matrices,
     _ATEN.einsum.default: _einsum,
 }

@@ -29,12 +29,16 @@ class TestNumbers(Delegated):
         "a product with a condition": lambda m, x: x.relu() * (x > 0.3),
         "two readers": lambda m, x: (lambda keep: x * keep.float() + keep)(x > 0.3),
         "how many": lambda m, x: (x > 0.3).float().mean((2, 3)),
+        "bits of a code": lambda m, x: x + torch.where(x > 0, 1.0, -1.0),
+        "a choice and a cast": lambda m, x: x * torch.where(x > 0, 0.5, 2.0) + (x > 0).float(),
         "both": lambda m, x: x + ((x > 0.3) & (x < 0.9)).float(),
     }
     kept: ClassVar = {
         "a cast that is returned": lambda m, x: (x > 0.3).float(),
         "a cast to integers": lambda m, x: (x > 0.3).to(torch.int32) + 1,
         "a cast of integers": lambda m, x: x * x.argmax(1, keepdim=True).float(),
+        "a choice of integers": lambda m, x: torch.where(x > 0.3, 2, 1),
+        "a choice of an infinite number": lambda m, x: torch.where(x > 0.3, 0.0, -torch.inf),
         "a choice": lambda m, x: torch.where(x > 0.3, x, x * 2),
     }
 

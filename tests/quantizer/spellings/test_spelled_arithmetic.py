@@ -54,6 +54,11 @@ class TestArithmetic(Spelling):
         "power of a number": lambda m, x, y: 2.5**x + y,
         "another name of two vectors": lambda m, x, y: torch.vdot(x[0, 0], y[0, 0]) + y,
         "another name of products": lambda m, x, y: torch.ger(x[0, 0], y[0, 0]) + y,
+        "radians": lambda m, x, y: torch.deg2rad(x) + y,
+        "degrees": lambda m, x, y: torch.rad2deg(x) + y,
+        "step": lambda m, x, y: torch.heaviside(x.relu(), torch.tensor(0.5)) + y,
+        "step that has 0": lambda m, x, y: torch.heaviside(x.relu(), torch.ones(8)) + y,
+        "another name of a sign": lambda m, x, y: torch.sgn(x) + y,
         "what an error function lacks": lambda m, x, y: torch.erfc(x) + y,
         "the larger number": lambda m, x, y: torch.fmax(x, y) + y,
         "the smaller number": lambda m, x, y: torch.fmin(x, y) + y,
@@ -89,6 +94,8 @@ class TestArithmetic(Spelling):
         "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
         "power of a negative number": lambda m, x, y: (-2.0) ** x.round(),
         "integers": lambda m, x, y: x.to(torch.int32).square(),
+        "step with a computed value at 0": lambda m, x, y: torch.heaviside(x, y),
+        "sign of another, which a zero has too": lambda m, x, y: torch.copysign(x, y),
     }
 
 
