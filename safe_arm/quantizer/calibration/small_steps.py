@@ -20,6 +20,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.acceleration import histogram_search
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
+from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.stand_ins import value_of
 
 #: The least steps that stock's configs have; a user's own stays.
@@ -33,6 +34,11 @@ _STEPS = 255
 #: The least share of a bound that is a step of more bits: a value has 13 bits, and the others are room beyond what
 #: calibration showed, which stock's least step gives as well.
 _WIDE = 2.0**-12
+
+_SUMS = named("add mean rsub sub sum")
+#: The least step of a sum, as a share of what is added: a smaller one is less than the rounding of what is added, and
+#: the rescale of the sum to it overflows.
+_OF_ADDENDS = 2.0**-19
 
 #: The observer of a layer's input, and its bias.
 _Bias = tuple[ObserverOrFakeQuantize, Tensor]
@@ -53,14 +59,31 @@ def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> No
         value = value_of(place)
         bias = attribute(value.graph.owning_module, value.target)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
+    added = _added(observers)
     for observer in observers.values():
         if not isinstance(observer, UniformQuantizationObserverBase):
             continue
         if float(observer.eps) not in _STOCK:
             continue
-        of_layers = biases.get(id(observer), [])
-        find = partial(_calculate_qparams, observer, of_layers)
+        key = id(observer)
+        others = biases.get(key, []), added.get(key, [])
+        find = partial(_calculate_qparams, observer, *others)
         observer._calculate_qparams = find  # type: ignore[method-assign]
+
+
+def _added(
+    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+) -> dict[int, list[ObserverOrFakeQuantize]]:
+    """Return the observers of what is added, by the identity of the observer of the sum."""
+    added: dict[int, list[ObserverOrFakeQuantize]] = {}
+    for place, observer in observers.items():
+        if not isinstance(place, Node) or op_name(place) not in _SUMS:
+            continue
+        for addend in place.all_input_nodes:
+            read = observers.get((addend, place))
+            if hasattr(read, "min_val"):
+                added.setdefault(id(observer), []).append(read)
+    return added
 
 
 def _is_bias(place: EdgeOrNode) -> bool:
@@ -78,13 +101,14 @@ def _is_bias(place: EdgeOrNode) -> bool:
 def _calculate_qparams(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
+    added: list[ObserverOrFakeQuantize],
     low: Tensor,
     high: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
     stock = observer.eps
     if low.numel():
-        observer.eps = _least_step(observer, biases, low, high)
+        observer.eps = _least_step(observer, biases, added, low, high)
     try:
         scale, zero_point = type(observer)._calculate_qparams(observer, low, high)
     finally:
@@ -95,6 +119,7 @@ def _calculate_qparams(
 def _least_step(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
+    added: list[ObserverOrFakeQuantize],
     low: Tensor,
     high: Tensor,
 ) -> Tensor:
@@ -102,7 +127,11 @@ def _least_step(
     least = torch.full_like(largest, _LEAST)
     if int(observer.quant_max) - int(observer.quant_min) > _STEPS:
         least = torch.minimum(largest * _WIDE, observer.eps)
+        added = []
     least = torch.where(largest > 0, least, observer.eps)
+    for addend in added:
+        reached = torch.maximum(addend.max_val, -addend.min_val)
+        least = torch.maximum(least, reached * _OF_ADDENDS)
     for read, bias in biases:
         with histogram_search.on_floats(read):
             step, _ = read.calculate_qparams()

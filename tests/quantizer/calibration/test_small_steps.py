@@ -136,3 +136,8 @@ def test_a_least_step_that_the_user_chose_stays():
     graph_module = quantised(lambda m, x: x * 1.0, quantizer_of(config=config), TINY)
     steps = [float(node.args[1]) for node in graph_module.graph.nodes if "quantize_per_tensor" in str(node.target)]
     assert min(steps) == 2**-10
+
+
+def test_a_sum_that_cancels_is_no_range():
+    """It is 1e-7 of values up to 1; a step of its own would be less than their rounding, and overflow."""
+    ours_exactly(lambda m, x: 2 - 3 * x.sum(), [(torch.linspace(-1, 1, 24),)])
