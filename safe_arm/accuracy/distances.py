@@ -1,18 +1,14 @@
-"""Signal, noise and range of values over samples, by ExecuTorch's comparator."""
+"""Signal, noise and range of values over samples."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from executorch.devtools.inspector.numerical_comparator import MSEComparator
 from torch.utils._pytree import tree_leaves
 
-from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import decibel
-
-_SQUARES = MSEComparator()
 
 
 def finite(
@@ -60,12 +56,12 @@ class SignalDistance:
 
 def power(value: torch.Tensor) -> float:
     """Return the mean square of a value."""
-    return apart(value, torch.zeros((), dtype=value.dtype))
+    return value.double().square().mean().item()
 
 
 def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
     """Return the mean square of a difference, in float64."""
-    return _SQUARES.element_compare(wanted, got)
+    return power(wanted.double() - got.double())
 
 
 class UnitDistances:
@@ -91,16 +87,18 @@ class UnitDistances:
 
     def add(
         self,
-        whole: QuantizationComparisonResult,
-        alone: QuantizationComparisonResult | None,
+        wanted: torch.Tensor,
+        whole: torch.Tensor,
+        alone: torch.Tensor | None,
     ) -> None:
         """Add one sample.
 
         Args:
+            wanted: the float value.
             whole: as the net runs.
             alone: this unit alone; None if it has no error of its own.
         """
-        value, running = finite(whole.ref, whole.actual)
+        value, running = finite(wanted, whole)
         signal = power(value)
         self.cumulative.add(signal, apart(value, running))
         if value.numel():
@@ -112,7 +110,7 @@ class UnitDistances:
         if alone is None:
             self.isolated.add(signal, 0.0)
             return
-        _, own = finite(whole.ref, alone.actual)
+        _, own = finite(wanted, alone)
         self.isolated.add(signal, apart(value, own))
         if self._axis is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch.fx import GraphModule
 
-from safe_arm.accuracy.distances import finite, float_leaves
+from safe_arm.accuracy.distances import finite, float_leaves, power
 from safe_arm.accuracy.loggers import LeafLogger, with_loggers
 
 #: Random signs for each sample at least and at most: the estimate of a noise power by n draws is right to sqrt(2 / n).
@@ -33,7 +33,7 @@ class OutputNoise:
     def __init__(
         self, reference: GraphModule, paired: Mapping[str, str], draws: int
     ) -> None:
-        places = [(unit, [node]) for unit, node in paired.items()]
+        places = {unit: [node] for unit, node in paired.items()}
         self._model, self._loggers = with_loggers(reference, places, LeafLogger)
         self._draws = min(MOST, max(DRAWS, draws))
         self._generator = torch.Generator().manual_seed(0)
@@ -55,18 +55,13 @@ class OutputNoise:
         self, sample: tuple[object, ...], errors: Mapping[str, torch.Tensor]
     ) -> None:
         """Add one sample, and the error of each unit on it."""
-        for logger in self._loggers.values():
-            logger.stats = []
         with torch.enable_grad():
             outputs = float_leaves(self._model(*sample))
-        values = {}
-        for name in errors:
-            if self._loggers[name].stats:
-                values[name] = self._loggers[name].stats[0]
+        values = {name: self._loggers[name].value for name in errors}
         self._signal = self._signal or [0.0] * len(outputs)
         for index, output in enumerate(outputs):
             value, _ = finite(output.detach(), output.detach())
-            self._signal[index] += value.double().square().mean().item()
+            self._signal[index] += power(value)
             if values and output.requires_grad and output.numel():
                 self._add_output(index, output, values, errors)
 
