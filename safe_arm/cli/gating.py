@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from safe_arm.cli.outcome import check_share, check_sqnr
+from safe_arm.cli.outcome import limits_kept
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.plain_reasons import plain
-from safe_arm.footprint.limits import exceeded
 from safe_arm.gate.baseline import (
     Baseline,
     baseline_of,
@@ -146,7 +145,9 @@ def finish(
         write_output(gate.path, baseline_of(report, allowed).to_json().encode())
         if not request.quiet:
             click.echo(f"{gate.path} is written", err=True)
-    limits = list(_limits(request, report, fail_under))
+    limits = []
+    for name, failure in limits_kept(request, report, fail_under):
+        limits.append(JunitCase(name, failure))
     figures = list(_figures(gate, comparisons))
     if gate.junit is not None:
         cases = [*limits]
@@ -162,27 +163,6 @@ def finish(
         )
     if failures:
         raise SafeArmError("; ".join(failures))
-
-
-def _limits(
-    request: Request, report: Report, fail_under: float | None
-) -> Iterator[JunitCase]:
-    """Yield a case for each limit that was asked for."""
-    checks = (
-        ("fail-under", check_share, fail_under),
-        ("min-sqnr", check_sqnr, request.min_sqnr),
-    )
-    for name, check, least in checks:
-        if least is not None:
-            try:
-                check(report, least)
-                yield JunitCase(name)
-            except SafeArmError as error:
-                yield JunitCase(name, str(error))
-    beyond = dict(exceeded(report, request.limits))
-    for name, limit in vars(request.limits).items():
-        if limit is not None:
-            yield JunitCase(f"max-{name}", beyond.get(name, ""))
 
 
 def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[JunitCase]:

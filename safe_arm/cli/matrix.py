@@ -11,10 +11,8 @@ from typing import Any
 
 import click
 
+from safe_arm.cli.request import VELAS
 from safe_arm.core.errors import UsageError
-
-#: The options of no use to a target that is no Ethos-U.
-VELAS = ("system_config", "memory_mode", "config")
 
 
 class Varied(click.Option):

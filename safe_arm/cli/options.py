@@ -12,7 +12,7 @@ from safe_arm.cli.amount import Bytes
 from safe_arm.cli.choice import OneOf, Suggested
 from safe_arm.cli.matrix import Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
-from safe_arm.cli.request import Quantisation, Request, Vela
+from safe_arm.cli.request import Quantisation, Request
 from safe_arm.cli.targets import (
     DEFAULT_PROFILE,
     ETHOS_U_PROFILES,
@@ -22,7 +22,7 @@ from safe_arm.cli.targets import (
     Profile,
     profile_for,
 )
-from safe_arm.cli.vela_options import vela_of
+from safe_arm.cli.vela_options import require_ethos_u, vela_of
 from safe_arm.core.errors import UsageError
 from safe_arm.footprint.limits import Limits
 from safe_arm.report.formats import FORMATS
@@ -37,13 +37,11 @@ MODELS = click.argument(
 )
 
 
-def _non_fuseable(
-    default: str | tuple[str, ...], again: str = "", **more: Any
-) -> Callable[..., Any]:
+def _non_fuseable(again: str = "", **more: Any) -> Callable[..., Any]:
     return click.option(
         "--non-fuseable",
         type=OneOf("--non-fuseable", POLICIES),
-        default=default,
+        default=POLICIES[:1] if more else POLICIES[0],
         show_default=True,
         metavar="|".join(POLICIES),
         help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
@@ -54,7 +52,7 @@ def _non_fuseable(
     )
 
 
-NON_FUSEABLE = _non_fuseable(POLICIES[0])
+NON_FUSEABLE = _non_fuseable()
 VERIFY = click.option(
     "--verify/--no-verify",
     default=True,
@@ -258,18 +256,16 @@ def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with(_FOOTPRINT, command)
 
 
-def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
+def lowering_options(command: Callable[..., None], **again: Any) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    options = (*_compiled_for(), NON_FUSEABLE, MIN_MACS, _calibrate(command))
+    policy = _non_fuseable(**again)
+    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
     return _with((*options, *_QUANTISED_AND_LOWERED), command)
 
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the same options; target, profile and policy may be given again."""
-    again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
-    policy = _non_fuseable((POLICIES[0],), **again)
-    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
-    return _with((*options, *_QUANTISED_AND_LOWERED), command)
+    return lowering_options(command, again="; repeatable", multiple=True, cls=Varied)
 
 
 def _with(
@@ -278,14 +274,6 @@ def _with(
     for option in reversed(options):
         command = option(command)
     return command
-
-
-#: Parameters of commands that are fields of ``Request`` as they are.
-_AS_THEY_ARE = (
-    *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
-    *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr", "min_macs", "stock"),
-)
 
 
 def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Request:
@@ -300,7 +288,8 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
     """
     bits = int(params["activations"])
     calibration = params["calibrate"]
-    profile = _profile(params["target"], params["profile"], bits)
+    target = params["target"]
+    profile = _profile(target, params["profile"], bits)
     at_random = calibration == RANDOM
     if at_random and not random_allowed:
         raise UsageError(
@@ -312,11 +301,14 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
             "--io int8 needs 8-bit activations; with --activations 16 leave --io out"
         )
     check_verification(params["tolerance"], params["non_fuseable"], params["verify"])
-    limits = _limits(params)
-    vela = _vela(params)
+    limits = Limits(*map(params.get, ("max_sram", "max_flash", "max_cycles")))
+    require_ethos_u(target, ("max_sram", "max_cycles"), params)
+    vela = vela_of(target, params)
     if not params["quiet"]:
         note_overridden()
+    fields = Request.__dataclass_fields__.keys() & params.keys()
     return Request(
+        **{name: params[name] for name in fields - {"profile"}},
         profile=profile,
         policy=params["non_fuseable"],
         quantisation=Quantisation(
@@ -330,34 +322,7 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
         vela=vela,
         integer_io=params["io"] == "int8",
         limits=limits,
-        **{name: params[name] for name in _AS_THEY_ARE if name in params},
     )
-
-
-def _vela(params: Mapping[str, Any]) -> Vela:
-    """Return the options for Vela, which the target has to have."""
-    names = ("system_config", "memory_mode", "config")
-    try:
-        return vela_of(params["target"], *(params[name] for name in names))
-    except UsageError as error:
-        origins = [whence(name) for name in names if whence(name)]
-        raise UsageError(f"{error}{origins[0] if origins else ''}") from error
-
-
-def _limits(params: Mapping[str, Any]) -> Limits:
-    """Return the limits, if the target has such figures."""
-    sram = params.get("max_sram")
-    cycles = params.get("max_cycles")
-    target, useless = params["target"], []
-    if sram is not None:
-        useless.append("--max-sram")
-    if cycles is not None:
-        useless.append("--max-cycles")
-    if useless and not target.startswith("ethos-u"):
-        raise UsageError(
-            f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
-        )
-    return Limits(sram, params.get("max_flash"), cycles)
 
 
 def check_verification(codes: int, policy: str, verify: bool) -> None:

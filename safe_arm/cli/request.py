@@ -38,6 +38,10 @@ class Quantisation:
         return self.random or self.calibration is not None
 
 
+#: The parameters for Vela, of no use to a target that is no Ethos-U.
+VELAS = ("system_config", "memory_mode", "config")
+
+
 @dataclass(frozen=True)
 class Vela:
     """The options of Vela besides the accelerator; None leaves one to ExecuTorch, which picks by the family.

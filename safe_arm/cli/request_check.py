@@ -10,7 +10,7 @@ from safe_arm.cli.calibration import read_arrays
 from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of
 from safe_arm.cli.output_file import check_output
-from safe_arm.cli.project_defaults import explicit, whence
+from safe_arm.cli.project_defaults import explicit, flag, whence
 from safe_arm.cli.required_tools import check_tools
 from safe_arm.cli.vela_options import check_vela
 from safe_arm.core.errors import UsageError
@@ -120,7 +120,7 @@ def _options_given(asked: dict[str, bool]) -> str:
     options = []
     for name, is_asked in asked.items():
         if is_asked and explicit(name):
-            options.append(f"--{name.replace('_', '-')}")
+            options.append(flag(name))
     return ", ".join(options)
 
 
@@ -176,7 +176,7 @@ def _check_float(request: Request) -> None:
     if request.compares_with_float:
         name = "accuracy" if request.accuracy else "min_sqnr"
         raise UsageError(
-            f"--{name.replace('_', '-')} compares a quantised model with the float one, and {request.profile.text} is "
+            f"{flag(name)} compares a quantised model with the float one, and {request.profile.text} is "
             f"a float profile; leave it out, or give an integer profile{whence(name)}"
         )
     if request.integer_io:
