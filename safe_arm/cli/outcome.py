@@ -95,7 +95,7 @@ def _advice(report: Report) -> str:
     from safe_arm.report.causes import causes
 
     for cause in causes(report):  # the most expensive first
-        text = plain(cause.text)
+        text = plain(cause.first.reason)
         reason = text.rstrip(".")
         if len(text) > LONGEST:
             reason = f"{text[:LONGEST]}..."

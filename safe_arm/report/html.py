@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -19,7 +18,7 @@ from safe_arm.core.templates import templates
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
 from safe_arm.report.border_text import border_text
-from safe_arm.report.causes import Cause, causes
+from safe_arm.report.causes import causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.numbers import counted, counted_of, percent, short
 from safe_arm.report.page_data import page_data
@@ -46,7 +45,8 @@ def html(report: Report, title: str = "") -> str:
         report=report,
         subject=report.subject,
         coverage=_coverage(report),
-        reasons=_reasons(report, reported_causes),
+        reasons=reported_causes,
+        listed=LISTED,
         delegates=_delegates(report),
         accuracy=accuracy_section(report),
         fidelity=list(fidelity_lines(report)),
@@ -69,19 +69,21 @@ def table(report: Report, link: str = "", name: str = "") -> str:
         report=report,
         subject=report.subject,
         coverage=_coverage(report),
-        reasons=_reasons(report, causes(report)),
+        reasons=causes(report),
         verified=sum(each.verified for each in report.verifications),
         link=link,
         name=name,
-        shown=LISTED,
+        listed=LISTED,
         fidelity=list(fidelity_lines(report)),
     )
 
 
-def _coverage(
-    report: Report,
-) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
-    """Return for each bar: its name, the share delegated, the total, and the parts by verdict."""
+#: Its name, the share delegated, the total, and the parts by verdict.
+Bar: TypeAlias = tuple[str, str, int, list[tuple[str, int, float]]]
+
+
+def _coverage(report: Report) -> list[Bar]:
+    """Return a bar for the multiply-accumulates, and one for the operators."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
         macs[verdict.verdict] += verdict.macs
@@ -89,9 +91,7 @@ def _coverage(
     return [_bar("MACs", macs), _bar("operators", operators)]
 
 
-def _bar(
-    name: str, by_verdict: Counter[str]
-) -> tuple[str, str, int, list[tuple[str, int, float]]]:
+def _bar(name: str, by_verdict: Counter[str]) -> Bar:
     total = by_verdict.total()
     share = "none"
     if total:
@@ -102,17 +102,6 @@ def _bar(
         if count:
             parts.append((verdict, count, 100 * count / total))
     return name, share, total, parts
-
-
-def _reasons(report: Report, reported_causes: Iterable[Cause]) -> list[dict[str, Any]]:
-    """Return the groups of fallbacks, those with most multiply-accumulates first."""
-    numbers = {id(verdict): number for number, verdict in enumerate(report.verdicts)}
-    groups = []
-    for cause in reported_causes:
-        nodes = [numbers[id(verdict)] for verdict in cause.verdicts]
-        listed = list(zip(nodes, cause.verdicts, strict=True))[:LISTED]
-        groups.append(vars(cause) | {"nodes": nodes, "listed": listed})
-    return groups
 
 
 def _delegates(report: Report) -> list[dict[str, Any]]:

@@ -25,7 +25,9 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     beside = reports[policy]
     if not chosen.delegates:
         for cause in causes(chosen):
-            return f"nothing can be delegated: {plain(cause.text)}; {cause.advice}"
+            return (
+                f"nothing can be delegated: {plain(cause.first.reason)}; {cause.advice}"
+            )
         return "there is nothing to delegate"
     verified = _verified(chosen)
     what = "as it is"

@@ -212,8 +212,9 @@ def _cropped(code: str, width: int) -> str:
 
 def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
     """Yield the facts about a reason, each with its name."""
-    text = plain(cause.text)
-    yield cause.verdict, f"{text} [{cause.issue}]" if cause.issue else text
+    first = cause.first
+    text = plain(first.reason)
+    yield first.verdict, f"{text} [{first.issue}]" if first.issue else text
     yield "costs", cause.cost
     yield "to do", cause.advice
     for verdict in cause.verdicts:
