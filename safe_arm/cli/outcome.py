@@ -85,15 +85,13 @@ def end_if_nothing_delegated(
 
 
 def _advice(report: Report) -> str:
-    from safe_arm.report.numbers import counted_of
-
-    if report.propagate_would_keep:
-        number = report.propagate_would_keep
-        islands = counted_of(number, report.islands_refused, "refused island")
-        return f"--non-fuseable best would delegate {islands}"
     from safe_arm.core.plain_reasons import plain
     from safe_arm.report.causes import causes
+    from safe_arm.report.recommendation import would_propagate
 
+    propagated = would_propagate(report)
+    if propagated:
+        return f"--non-fuseable best {propagated}"
     for cause in causes(report):  # the most expensive first
         text = plain(cause.first.reason)
         reason = text.rstrip(".")

@@ -1,19 +1,22 @@
-"""The section about accuracy on the page: the plot along the net, and the worst units."""
+"""The section about accuracy on the page: the plot along the net, the worst units, and the shades of all."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
 from safe_arm.core.record import Report
-from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy
-from safe_arm.report.accuracy_shades import ShadedUnit, shaded_units
+from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy, UnitAccuracy
 from safe_arm.report.accuracy_text import (
     WORST,
     decibels,
+    described,
     explanation,
+    noise_of_units,
     outputs_line,
     share_of_noise,
+    unit_name,
 )
 
 #: The drawing's size, and its margins on the left for the scale and below for its foot.
@@ -23,6 +26,12 @@ LEFT = 28
 FOOT = 8
 #: Distance between two lines of the grid, in dB.
 STEP = 20
+
+
+#: Share of the noise of all units at which each shade begins; the lightest begins at 0.
+SHARES = (0.01, 0.05, 0.15, 0.3)
+#: Ratio in dB below which each shade begins; the lightest is above the first.
+RATIOS = (40.0, 30.0, 20.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,50 @@ class Mark:
     bar: float
     title: str
     node: int | None
+
+
+@dataclass(frozen=True)
+class ShadedUnit:
+    """The appearance of a unit in a drawing.
+
+    Attributes:
+        by_noise: its shade, 0 to 4, by its share of the noise; by its isolated ratio where no gradient tells.
+        by_ratio: its shade by the ratio as the net runs.
+        name, text: its name for a reader, and its accuracy in words.
+        share: its share of the noise that all units cause, 0 to 1.
+        unit: the measurement.
+    """
+
+    by_noise: int
+    by_ratio: int
+    name: str
+    text: str
+    share: float
+    unit: UnitAccuracy
+
+
+def shaded_units(report: Report) -> dict[str, ShadedUnit]:
+    """Return the units by name, in graph order; none if accuracy was not asked."""
+    accuracy = report.accuracy
+    if accuracy is None:
+        return {}
+    return {unit.name: _shaded(unit, accuracy, report) for unit in accuracy.units}
+
+
+def _shaded(unit: UnitAccuracy, accuracy: Accuracy, report: Report) -> ShadedUnit:
+    total = noise_of_units(accuracy)
+    share = 0.0
+    by_noise = _by_ratio(unit.isolated_db)
+    if total:
+        share = (unit.output_noise or 0.0) / total
+        by_noise = bisect_right(SHARES, share)
+    name = unit_name(unit, report)
+    text = described(unit, accuracy)
+    return ShadedUnit(by_noise, _by_ratio(unit.cumulative_db), name, text, share, unit)
+
+
+def _by_ratio(ratio: float) -> int:
+    return sum(ratio < least for least in RATIOS)
 
 
 def accuracy_section(report: Report) -> dict[str, Any] | None:

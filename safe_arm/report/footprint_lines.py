@@ -1,12 +1,13 @@
-"""The footprint of a program on the device, as lines of text."""
+"""The footprint of a program on the device, and the border of a delegate, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from safe_arm.core.device_cost import Kernel, VelaSummary
+from safe_arm.core.device_cost import Border, Kernel, VelaSummary
 from safe_arm.core.record import Report
 from safe_arm.report.numbers import counted
+from safe_arm.report.wrapped_text import Lines
 
 #: The names of memories by their columns in Vela's summary.
 _MEMORIES = {
@@ -17,7 +18,7 @@ _MEMORIES = {
 }
 
 
-def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
+def footprint_lines(report: Report) -> Lines:
     """Yield the lines about the footprint, each with its name; none for a report without one.
 
     Args:
@@ -80,3 +81,17 @@ def _by_library(kernels: tuple[Kernel, ...]) -> str:
     return "".join(
         f"; {library}: {', '.join(names)}" for library, names in named.items()
     )
+
+
+def border_text(border: Border) -> str:
+    """Return the cost of a border: bytes, quantisers and the kernels next to it.
+
+    Args:
+        border: of one delegate.
+    """
+    sizes = f"{border.bytes_in:,} bytes in, {border.bytes_out:,} out"
+    quantisers = f"{border.quantise} quantise, {border.dequantise} dequantise"
+    if not border.kernels:
+        return f"{sizes}; {quantisers}"
+    kernels = counted(len(border.kernels), "CPU kernel")
+    return f"{sizes}; {quantisers}; {kernels}: {', '.join(border.kernels)}"

@@ -17,9 +17,9 @@ from safe_arm.core.record import Report
 from safe_arm.core.templates import templates
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
-from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
+from safe_arm.report.footprint_lines import border_text
 from safe_arm.report.numbers import counted, counted_of, percent, short
 from safe_arm.report.page_data import page_data
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.report.causes import causes
-from safe_arm.report.numbers import counted, percent, short
+from safe_arm.report.numbers import counted, counted_of, percent, short
 
 
 def recommendation(reports: Mapping[str, Report], policy: str) -> str:
@@ -43,6 +43,15 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
         _cycles(chosen, beside, policy),
     ]
     return f"{what}: {', '.join(filter(None, facts))}"
+
+
+def would_propagate(report: Report) -> str:
+    """Return what another policy would do with the refused islands; empty if it would refuse them too."""
+    number = report.propagate_would_keep
+    if not number:
+        return ""
+    islands = counted_of(number, report.islands_refused, "refused island")
+    return f"would delegate {islands}"
 
 
 def _worth(report: Report) -> tuple[float, int, int]:

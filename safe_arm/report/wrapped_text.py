@@ -1,6 +1,11 @@
 """A name with a text beside it, in lines of whole words. Loads nothing."""
 
 import textwrap
+from collections.abc import Iterator
+from typing import TypeAlias
+
+#: Names, each with a text beside it.
+Lines: TypeAlias = Iterator[tuple[str, str]]
 
 
 def wrapped(name: str, text: str, width: int) -> list[str]:

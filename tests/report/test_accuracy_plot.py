@@ -7,8 +7,7 @@ from invented_accuracy import measured
 
 from benchmarks.reports import large_report
 from safe_arm.core.unit_accuracy import EXACT_DB
-from safe_arm.report.accuracy_plot import HEIGHT, LEFT, WIDTH, accuracy_data, accuracy_section
-from safe_arm.report.accuracy_shades import shaded_units
+from safe_arm.report.accuracy_plot import HEIGHT, LEFT, WIDTH, accuracy_data, accuracy_section, shaded_units
 from safe_arm.report.html import html
 
 
