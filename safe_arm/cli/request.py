@@ -135,3 +135,24 @@ class Request:
         if not self.compare:
             return (self.policy,)
         return tuple(dict.fromkeys(("reject", "propagate", self.policy)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The goal of ``tune`` besides those of its request, and the files that it writes.
+
+    Attributes:
+        metric, at_least: the function, as ``FILE.py:FUNCTION``, and the value it shall reach.
+        output: the recipe.
+        front: the page; None for none.
+    """
+
+    metric: str | None
+    at_least: float | None
+    output: Path
+    front: Path | None
+
+    @property
+    def log(self) -> Path:
+        """The file of what was tried."""
+        return self.output.with_suffix(".trials.jsonl")

@@ -11,7 +11,7 @@ from safe_arm.core.templates import templates
 from safe_arm.report.numbers import counted
 from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
-from safe_arm.tuning.trial import Budget, Trial, front
+from safe_arm.tuning.trial import Trial, front
 
 #: Size of the drawing, and the room beside its points.
 _WIDTH = 720
@@ -40,80 +40,62 @@ def changed(choice: Choice) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def front_text(found: Found, metric: str, budget: Budget) -> str:
-    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe.
-
-    Args:
-        found: the result of the search.
-        metric: the name of the accuracy.
-        budget: its limits; the table has the SRAM if it is limited.
-    """
-    rows = [("", metric, *_units(found, budget), "changed")]
+def front_text(found: Found) -> str:
+    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe."""
+    rows = [("", found.goal.name, *_units(found), "changed")]
     for trial in front(found.trials):
         star = "*" if trial.choice == found.best.choice else ""
-        rows.append((star, *_figures(trial, budget), changed(trial.choice)))
-    widths = [0] * (len(rows[0]) - 1)
-    for row in rows:
-        for column in range(len(widths)):
-            widths[column] = max(widths[column], len(row[column]))
+        rows.append((star, *_figures(trial, found), changed(trial.choice)))
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     lines = []
     for *figures, change in rows:
         lines.append("  ".join((*map(str.rjust, figures, widths), change)))
     return "\n".join(lines)
 
 
-def _units(found: Found, budget: Budget) -> tuple[str, ...]:
-    """Return the heads of the columns of the costs."""
-    if budget.sram is None:
+def _units(found: Found) -> tuple[str, ...]:
+    """Return the heads of the columns of the costs; SRAM has one if it is limited."""
+    if found.goal.budget.sram is None:
         return (found.best.unit,)
     return found.best.unit, "SRAM"
 
 
-def _figures(trial: Trial, budget: Budget) -> tuple[str, ...]:
+def _figures(trial: Trial, found: Found) -> tuple[str, ...]:
     """Return the accuracy and the costs of a trial, in the order of the columns."""
     figures = [f"{trial.value:.4g}", f"{trial.cost:,.0f}"]
-    if budget.sram is not None:
+    if found.goal.budget.sram is not None:
         figures.append("" if trial.sram is None else f"{trial.sram:,}")
     return tuple(figures)
 
 
-def front_page(
-    found: Found,
-    metric: str,
-    at_least: float,
-    title: str,
-    budget: Budget,
-) -> str:
-    """Return the trials as a page: a drawing, and a table.
+def front_page(found: Found, title: str) -> str:
+    """Return the trials as a page: a drawing, with lines at the accuracy to reach and at the most cycles, and a table.
 
     Args:
         found: the result of the search.
-        metric: the name of the accuracy.
-        at_least: the accuracy to reach; infinite for none.
         title: the name of the net.
-        budget: its limits; the drawing has a line at that of the cycles, the table the SRAM if it is limited.
     """
     template = templates("safe_arm.tuning", "").get_template("front.html.j2")
-    drawn = _drawn(found, at_least, budget)
-    return template.render(
-        title=title, metric=metric, at_least=f"{at_least:g}", **drawn
-    )
+    return template.render(title=title, metric=found.goal.name, **_drawn(found))
 
 
-def _drawn(found: Found, at_least: float, budget: Budget) -> dict[str, Any]:
+def _drawn(found: Found) -> dict[str, Any]:
+    at_least = found.goal.at_least
+    cycles = found.goal.budget.cycles
+    has_target = math.isfinite(at_least)
     proven = [trial for trial in found.trials if trial.proven]
     best = front(proven)
     values = [trial.value for trial in proven]
-    if math.isfinite(at_least):
-        values.append(at_least)
     costs = [trial.cost for trial in proven]
-    if budget.cycles is not None:
-        costs.append(budget.cycles)
+    if has_target:
+        values.append(at_least)
+    if cycles is not None:
+        costs.append(cycles)
     x = _Axis(costs, _LEFT, _WIDTH - _RIGHT, may_be_log=True)
     y = _Axis(values, _HEIGHT - _BOTTOM, _TOP)
     points = []
     for trial in proven:
-        value, cost, *_ = _figures(trial, budget)
+        value, cost, *_ = _figures(trial, found)
         points.append(
             {
                 "x": x.place(trial.cost),
@@ -123,59 +105,44 @@ def _drawn(found: Found, at_least: float, budget: Budget) -> dict[str, Any]:
                 "text": f"{value} at {cost}: {changed(trial.choice)}",
             }
         )
-    rows = []
-    for number, trial in enumerate(found.trials, 1):
-        rows.append(_row(number, trial, trial == found.best, budget))
-    value, cost, *_ = _figures(found.best, budget)
+    value, cost, *_ = _figures(found.best, found)
     trials = counted(len(found.trials), "trial")
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
         "left": _LEFT,
-        "right": _WIDTH - _RIGHT,
         "bottom": _HEIGHT - _BOTTOM,
         "unit": found.best.unit,
         "scale": ", logarithmic" if x.is_log else "",
-        "units": _units(found, budget),
-        "summary": f"{trials}, {len(proven)} proven; {_state(found, at_least)}.",
+        "units": _units(found),
+        "summary": f"{trials}, {len(proven)} proven; {_state(found)}.",
         "recipe": f"the recipe: {value} at {cost}",
         "points": points,
         "line": " ".join(f"{x.place(t.cost)},{y.place(t.value)}" for t in best),
         "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
         "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
-        "target": y.place(at_least) if math.isfinite(at_least) else None,
-        **_limit(budget, x),
-        "rows": rows,
+        "target": y.place(at_least) if has_target else None,
+        "at_least": f"{at_least:g}",
+        "limit": None if cycles is None else x.place(cycles),
+        "at_most": cycles,
+        "rows": [_row(*each, found) for each in enumerate(found.trials, 1)],
     }
 
 
-def _limit(budget: Budget, x: _Axis) -> dict[str, Any]:
-    """Return the place and the text of the line at the most cycles; empty without a limit."""
-    if budget.cycles is None:
-        return {"limit": None, "at_most": ""}
-    text = f"at most {budget.cycles:,}"
-    return {"limit": x.place(budget.cycles), "at_most": text}
-
-
-def _state(found: Found, at_least: float) -> str:
+def _state(found: Found) -> str:
     """Return in words how the search ended."""
-    if math.isfinite(at_least):
-        if found.reached:
-            return "the recipe reaches the target"
+    if math.isinf(found.goal.at_least):
+        return found.why or "the recipe is the most accurate within the budget"
+    if found.why:
         return f"the target is not reached: {found.why}"
-    return found.why or "the recipe is the most accurate within the budget"
+    return "the recipe reaches the target"
 
 
-def _row(
-    number: int,
-    trial: Trial,
-    best: bool,
-    budget: Budget,
-) -> dict[str, Any]:
+def _row(number: int, trial: Trial, found: Found) -> dict[str, Any]:
     name = str(number)
     change = changed(trial.choice)
-    figures = _figures(trial, budget)
-    if best:
+    figures = _figures(trial, found)
+    if trial == found.best:
         name += ", the recipe"
     if not trial.proven:
         name = f"{number}, not proven"

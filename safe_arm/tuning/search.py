@@ -17,6 +17,7 @@ from typing import Any
 from safe_arm.accuracy import measure
 from safe_arm.core.errors import SafeArmError
 from safe_arm.tuning.costs import CPU, FLOAT, INT16
+from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice, Level
 from safe_arm.tuning.spots import Spot, noise_of, reading, spots_of
 from safe_arm.tuning.trial import Trial, best_of
@@ -33,16 +34,16 @@ class Found:
     """The result of a search.
 
     Attributes:
+        goal: the target.
         trials: all of them, in the order they were tried.
         best: the proven one that ``best_of`` returns.
-        reached: true if it reaches the target.
         spots: the places where the quantisation can be changed, by name.
         why: why the target is not reached; empty if it is.
     """
 
+    goal: Goal
     trials: tuple[Trial, ...]
     best: Trial
-    reached: bool
     spots: Mapping[str, Spot]
     why: str = ""
 
@@ -152,7 +153,7 @@ class Search:
         if math.isinf(self._goal.at_least):
             reached = self._fits(best)
         why = "" if reached else self._why_not(best)
-        return Found(tuple(self.trials), best, reached, self._spots, why)
+        return Found(self._goal, tuple(self.trials), best, self._spots, why)
 
     def _try(self, choice: Choice, what: str) -> Trial:
         trial = self._bench.trial(choice)

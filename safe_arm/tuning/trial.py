@@ -46,10 +46,6 @@ class Trial:
     worst_sample_db: float | None = None
     sram: int | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the trial as JSON's own types."""
-        return asdict(self)
-
 
 def front(trials: Iterable[Trial]) -> list[Trial]:
     """Return the proven trials that no other beats in accuracy and cost, the cheapest first."""
@@ -185,7 +181,7 @@ class TrialLog:
     def add(self, trial: Trial) -> None:
         """Add a trial."""
         self.trials[trial.choice.key] = trial
-        self._write({"estimator": self.estimator, "trial": trial.to_dict()})
+        self._write({"estimator": self.estimator, "trial": asdict(trial)})
 
     def add_probe(self, key: str, sqnr_db: float) -> None:
         """Add the accuracy of a choice that was only quantised."""
