@@ -17,14 +17,16 @@ from safe_arm._compat.pte import (
     read_program,
 )
 from safe_arm._compat.pte_runtime import Case, RuntimeRunError, check_bundle
-from safe_arm.bundle.bundle_files import BundleFiles, require_program, unarchived
 from safe_arm.bundle.hashes import Contents, differences
 from safe_arm.bundle.manifest import (
     AGAIN,
     BundledMethod,
+    BundleFiles,
     Manifest,
     ShippedDelegate,
     read_manifest,
+    require_program,
+    unarchived,
 )
 from safe_arm.bundle.running import GraphAndTaken, RunsCall, calls_of_graphs, run_method
 from safe_arm.core.differences import absolute_difference

@@ -23,14 +23,15 @@ from safe_arm._compat.pte import (
     read_program,
 )
 from safe_arm._compat.pte_runtime import bundled
-from safe_arm.bundle.bundle_files import BundleFiles, archived
 from safe_arm.bundle.cases import MethodCases, make_cases
 from safe_arm.bundle.manifest import (
     BundledCase,
     BundledMethod,
+    BundleFiles,
     Digest,
     Manifest,
     ShippedDelegate,
+    archived,
 )
 from safe_arm.bundle.running import RunsCall, calls_of_graphs
 from safe_arm.core.island import is_dequantize

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from safe_arm.cli.choice import OneOf
+from safe_arm.cli.option_types import OneOf
 from safe_arm.cli.options import VERBOSE
 from safe_arm.cli.targets import TARGETS
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +18,13 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
-from safe_arm.cli.matrix import combinations, is_pattern, names_of, programs
 from safe_arm.cli.options import FILE, request_of
 from safe_arm.cli.project_defaults import explicit, note_overridden, whence
+from safe_arm.cli.request import VELAS
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from safe_arm.jobs.job import Job, JobEnded
-    from safe_arm.jobs.row import Row
+    from safe_arm.jobs.row import Job, JobEnded, Row
 
 VARIED = ("target", "profile", "non_fuseable")
 #: The options of the run as a whole; no job has them.
@@ -197,7 +199,7 @@ def _job(
         labels: by column, the words that tell this job from the others.
         results: the directory of everything that jobs write.
     """
-    from safe_arm.jobs.job import Job
+    from safe_arm.jobs.row import Job
 
     params = ctx.params
     command = ctx.command.name or ""
@@ -269,8 +271,7 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     from safe_arm.core.whole_file import replace_file
     from safe_arm.jobs.job_processes import run_jobs
     from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
-    from safe_arm.jobs.rows_page import index
-    from safe_arm.jobs.rows_table import outcome
+    from safe_arm.jobs.rows_table import index, outcome
 
     path = results / ROWS
     command = ctx.command.name
@@ -345,3 +346,59 @@ def _sqnr(report: Mapping[str, Any]) -> float | None:
     for comparison in report["float_comparisons"]:
         ratios += [output["sqnr"] for output in comparison["outputs"]]
     return min((ratio for ratio in ratios if ratio is not None), default=None)
+
+
+def combinations(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each combination of the targets, profiles and policies of a command, as options of a job.
+
+    An Ethos-U has its own profile, and takes none of those given. Other targets take none of Vela's options.
+    """
+    unique: list[dict[str, Any]] = []
+    for target, policy in product(params["target"], params["non_fuseable"]):
+        is_ethos_u = target.startswith("ethos-u")
+        for profile in (not is_ethos_u and params["profile"]) or (None,):
+            options = {"target": target, "profile": profile, "non_fuseable": policy}
+            if not is_ethos_u:
+                options |= dict.fromkeys(VELAS)
+            if options not in unique:
+                unique.append(options)
+    return unique
+
+
+def programs(names: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files that names and patterns stand for, each once; the files of a pattern are sorted.
+
+    Raises:
+        UsageError: no file matches a pattern.
+    """
+    unique: dict[Path, None] = {}
+    for name in names:
+        if not is_pattern(name):
+            unique[name] = None
+            continue
+        matching = sorted(glob.glob(str(name), recursive=True))
+        if not matching:
+            raise UsageError(
+                f"no file matches {str(name)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
+            )
+        unique.update(dict.fromkeys(map(Path, matching)))
+    return tuple(unique)
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether a name stands for the files that match it, and is not a file's own."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def names_of(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return a unique name for each path: its stem, with the directories before it if others share the stem."""
+    names: dict[Path, str] = {}
+    uses = Counter(path.stem for path in paths)
+    for path in paths:
+        name = path.stem
+        if uses[name] > 1:
+            name = "-".join((*path.absolute().parts[1:-1], name))
+        if name in names.values():
+            name = f"{name}-{len(names)}"
+        names[path] = name
+    return names

@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 
-from safe_arm.cli.amount import Bytes
-from safe_arm.cli.choice import OneOf, Suggested
-from safe_arm.cli.matrix import Varied
+from safe_arm.cli.option_types import Bytes, OneOf, Suggested, Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
 from safe_arm.cli.request import Quantisation, Request
 from safe_arm.cli.targets import (

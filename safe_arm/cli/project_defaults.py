@@ -10,8 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from safe_arm.cli.choice import OneOf
-from safe_arm.cli.matrix import Varied
+from safe_arm.cli.option_types import OneOf, Varied
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from safe_arm.bundle.bundle_files import BundleFiles
+from safe_arm.bundle.manifest import BundleFiles
 from safe_arm.cli.calibration import read_arrays
 from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of

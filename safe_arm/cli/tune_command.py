@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from safe_arm.cli.amount import Bytes
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.lowering_command import loading
 from safe_arm.cli.many_programs import or_many
+from safe_arm.cli.option_types import Bytes
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
 from safe_arm.cli.request import Request, Target

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from safe_arm._compat.installation import executorch_imported
-from safe_arm.bundle.bundle_files import BundleFiles, require_program
-from safe_arm.bundle.manifest import read_manifest
+from safe_arm.bundle.manifest import BundleFiles, read_manifest, require_program
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE

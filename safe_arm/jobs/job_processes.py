@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from safe_arm.core.processes import Ended
 from safe_arm.core.stdio import flush_everything, redirected
 from safe_arm.core.whole_file import replace_file
-from safe_arm.jobs.job import Job, JobEnded
+from safe_arm.jobs.row import Job, JobEnded
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext

@@ -1,6 +1,6 @@
 import pytest
 
-from safe_arm.cli.amount import Bytes
+from safe_arm.cli.option_types import Bytes
 from safe_arm.core.errors import UsageError
 
 

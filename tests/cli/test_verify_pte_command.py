@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from command_line import invoke, refused
 
-from safe_arm.bundle.bundle_files import BundleFiles
+from safe_arm.bundle.manifest import BundleFiles
 
 verify = partial(invoke, "verify-pte")
 

@@ -6,8 +6,8 @@ import click
 import pytest
 from command_line import invoke, refused
 
+from safe_arm.cli.executorch_command import GENERAL, GROUPS
 from safe_arm.cli.main import COMMANDS
-from safe_arm.cli.option_groups import GENERAL, GROUPS
 from safe_arm.cli.targets import TARGETS
 
 MANY = ("check", "export", "tune", "repro")
