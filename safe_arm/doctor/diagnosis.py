@@ -13,20 +13,24 @@ from packaging.requirements import Requirement
 from safe_arm._compat.untested import Untested, untested
 from safe_arm.core.versions import PACKAGES, installed, versions
 from safe_arm.doctor.compiler_probes import model_converter, vela
-from safe_arm.doctor.finding import EVERY_TARGET, Finding, concerns
+from safe_arm.doctor.finding import EVERY_TARGET, Finding, Probed, concerns
 from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
 from safe_arm.doctor.vulkan_probe import vulkan
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
 SCHEMA_VERSION = 1
-#: The probes in their order, and the targets that need each; the reference model's probe writes the others' graph.
-_PROBES: tuple[tuple[str, Callable[[Path], Finding], tuple[str, ...]], ...] = (
-    ("ExecuTorch", lambda tiny: arm_backend(), EVERY_TARGET),
-    ("flatc", lambda tiny: flatc(), EVERY_TARGET),
-    ("TOSA reference model", reference_model, EVERY_TARGET),
-    ("Vela", vela, ("ethos-u",)),
-    ("model-converter", model_converter, ("vgf",)),
-    ("Vulkan", vulkan, ()),
+_LOWERING = "every lowering (serialiser), verification (reference model)"
+_ON_VULKAN = "running VGF delegates on this machine (optional)"
+Probe = Callable[[Path], Probed]
+#: The probes in their order: the tool, the work and the targets that need it; the reference model's writes the graph
+#: of the others.
+_PROBES: tuple[tuple[str, str, tuple[str, ...], Probe], ...] = (
+    ("ExecuTorch", "everything", EVERY_TARGET, lambda tiny: arm_backend()),
+    ("flatc", "writing a .pte", EVERY_TARGET, lambda tiny: flatc()),
+    ("TOSA reference model", _LOWERING, EVERY_TARGET, reference_model),
+    ("Vela", "ethos-u targets", ("ethos-u",), vela),
+    ("model-converter", "target vgf", ("vgf",), model_converter),
+    ("Vulkan", _ON_VULKAN, (), vulkan),
 )
 #: Packages that some targets alone need, by our names for them.
 _OF_TARGETS = {"ethos-u-vela": ("ethos-u",), "model-converter": ("vgf",)}
@@ -108,10 +112,11 @@ def examine(
 def _findings(
     target: str | None, tiny: Path, step: Callable[[str], object]
 ) -> Iterator[Finding]:
-    for name, probe, needed_by in _PROBES:
+    for name, needed_for, needed_by, probe in _PROBES:
         if concerns(target, needed_by):
             step(name)
-            yield probe(tiny)
+            probed = vars(probe(tiny))
+            yield Finding(name, needed_for=needed_for, needed_by=needed_by, **probed)
 
 
 def issues_here() -> tuple[KnownIssue, ...]:
