@@ -128,38 +128,6 @@ VERBOSE = click.option(
 )
 
 
-def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...]:
-    return (
-        click.option(
-            "--target",
-            type=OneOf("target", TARGETS),
-            required=True,
-            metavar="TARGET",
-            help=f"What to compile for: {', '.join(TARGETS)}{again}.",
-            **more,
-        ),
-        click.option(
-            "--profile",
-            type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
-            metavar="SPEC",
-            help=f"TOSA specification for vgf and tosa: {', '.join(PROFILE_NAMES)}, with extensions such as "
-            f"+int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
-            "calibration. An Ethos-U has its own profile.",
-            **more,
-        ),
-    )
-
-
-_SAMPLES = "Calibration data: an .npz with one array for each input, whose first axis is the samples"
-
-
-def _calibrate(command: Callable[..., None]) -> Callable[..., Any]:
-    text = _SAMPLES
-    if command.__name__ == "check":
-        text += ", or the word random"
-    return click.option("--calibrate", type=FILE, metavar="DATA.npz", help=f"{text}.")
-
-
 _QUANTISED_AND_LOWERED = (
     click.option(
         "--activations",
@@ -254,11 +222,43 @@ def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with(_FOOTPRINT, command)
 
 
-def lowering_options(command: Callable[..., None], **again: Any) -> Callable[..., None]:
+def lowering_options(
+    command: Callable[..., None], again: str = "", **more: Any
+) -> Callable[..., None]:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    policy = _non_fuseable(**again)
-    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
-    return _with((*options, *_QUANTISED_AND_LOWERED), command)
+    or_random = ""
+    if command.__name__ == "check":
+        or_random = ", or the word random"
+    options = (
+        click.option(
+            "--target",
+            type=OneOf("target", TARGETS),
+            required=True,
+            metavar="TARGET",
+            help=f"What to compile for: {', '.join(TARGETS)}{again}.",
+            **more,
+        ),
+        click.option(
+            "--profile",
+            type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
+            metavar="SPEC",
+            help=f"TOSA specification for vgf and tosa: {', '.join(PROFILE_NAMES)}, with extensions such as "
+            f"+int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
+            "calibration. An Ethos-U has its own profile.",
+            **more,
+        ),
+        _non_fuseable(again, **more),
+        MIN_MACS,
+        click.option(
+            "--calibrate",
+            type=FILE,
+            metavar="DATA.npz",
+            help="Calibration data: an .npz with one array for each input, whose first axis is the samples"
+            f"{or_random}.",
+        ),
+        *_QUANTISED_AND_LOWERED,
+    )
+    return _with(options, command)
 
 
 def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -272,6 +272,10 @@ def _with(
     for option in reversed(options):
         command = option(command)
     return command
+
+
+#: Limits, list of kernels and baseline of a request that takes no footprint for them.
+_NO_FOOTPRINT = (Limits(), None, None)
 
 
 def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Request:
@@ -304,10 +308,16 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
     vela = vela_of(target, params)
     if not params["quiet"]:
         note_overridden()
-    fields = Request.__dataclass_fields__.keys() & params.keys()
+    takes_footprint = limits, params.get("operators"), params.get("against")
+    values = {
+        **params,
+        "footprint": params.get("footprint") or takes_footprint != _NO_FOOTPRINT,
+        "accuracy": params.get("accuracy") or params.get("min_sqnr") is not None,
+        "profile": profile,
+    }
+    fields = Request.__dataclass_fields__.keys() & values.keys()
     return Request(
-        **{name: params[name] for name in fields - {"profile"}},
-        profile=profile,
+        **{name: values[name] for name in fields},
         policy=params["non_fuseable"],
         quantisation=Quantisation(
             calibration=None if at_random else calibration,

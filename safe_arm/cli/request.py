@@ -78,10 +78,9 @@ class Request:
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
         min_macs: as ``SafeArmPartitioner`` takes it.
-        footprint: whether to say what the program takes on the device.
+        footprint: measure what the program takes on the device.
         limits: what it may take there.
         operators: where to write the list of the kernels that it calls.
-        against: the baseline that it is compared with.
         compare: try the other policy too.
         stock: export with stock's classes too.
         bundle: write the proof beside the output.
@@ -107,27 +106,12 @@ class Request:
     footprint: bool = False
     limits: Limits = field(default_factory=Limits)
     operators: Path | None = None
-    against: Path | None = None
     compare: bool = False
     stock: bool = False
     bundle: bool = False
     quiet: bool = False
     accuracy: bool = False
     min_sqnr: float | None = None
-
-    @property
-    def compares_with_float(self) -> bool:
-        """Return whether the quantised model is to be compared with the float one."""
-        return self.accuracy or self.min_sqnr is not None
-
-    @property
-    def measures_footprint(self) -> bool:
-        """Return whether something was asked for that takes the footprint."""
-        return (
-            self.footprint
-            or self.limits != Limits()
-            or any((self.operators, self.against))
-        )
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -173,8 +173,8 @@ def _check_quantised(request: Request, operator: str) -> None:
 
 def _check_float(request: Request) -> None:
     """Refuse what a float profile cannot do."""
-    if request.compares_with_float:
-        name = "accuracy" if request.accuracy else "min_sqnr"
+    if request.accuracy:
+        name = "accuracy" if request.min_sqnr is None else "min_sqnr"
         raise UsageError(
             f"{flag(name)} compares a quantised model with the float one, and {request.profile.text} is "
             f"a float profile; leave it out, or give an integer profile{whence(name)}"

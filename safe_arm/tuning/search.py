@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,10 +74,6 @@ def _union(sets: Iterable[Sequence[Spot]]) -> tuple[Spot, ...]:
     return tuple(union.values())
 
 
-def _uncounted(name: str, total: int) -> AbstractContextManager[Callable[[], None]]:
-    return nullcontext(lambda: None)
-
-
 class Search:
     """A search for the cheapest choice that reaches a target.
 
@@ -97,12 +93,10 @@ class Search:
         self,
         bench: Workbench,
         start: Choice,
-        levels: Sequence[Level] = LEVELS,
-        float_on_cpu: bool = True,
-        told: Callable[[str], None] = lambda line: None,
-        counting: Callable[
-            [str, int], AbstractContextManager[Callable[[], None]]
-        ] = _uncounted,
+        levels: Sequence[Level],
+        float_on_cpu: bool,
+        told: Callable[[str], None],
+        counting: Callable[[str, int], AbstractContextManager[Callable[[], None]]],
     ) -> None:
         self._bench = bench
         self._start = start
@@ -214,7 +208,10 @@ class Search:
         worst = self._worst(current.choice, level)
         apart = [reading(spot, self._spots) for spot in worst]
         together = [_union(apart[:count]) for count in range(2, len(apart) + 1)]
-        everything = [spot for spot in self._spots.values() if _is_movable(spot)]
+        everything = []
+        for spot in self._spots.values():
+            if spot.operators and not spot.moves:
+                everything.append(spot)
         together.append(tuple(everything))
         probed = {current.choice.key}
         moves = self._probed(apart, current, level, probed)
@@ -345,7 +342,3 @@ class Search:
 
 def _sqnr(trial: Trial) -> float:
     return -math.inf if trial.sqnr_db is None else trial.sqnr_db
-
-
-def _is_movable(spot: Spot) -> bool:
-    return bool(spot.operators) and not spot.moves

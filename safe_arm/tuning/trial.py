@@ -130,7 +130,7 @@ class TrialLog:
     """A log of trials in a file, one JSON object a line, so that a run that was interrupted can continue.
 
     Args:
-        path: the file; None to keep nothing.
+        path: the file.
         subject: an identification of the model and its options; lines of another subject are not used.
         estimator: the tool that estimates costs, such as ``Vela 5.2.0``; trials of another one are not used, because
             their costs cannot be compared. Empty if none does.
@@ -144,7 +144,7 @@ class TrialLog:
 
     def __init__(
         self,
-        path: Path | None,
+        path: Path,
         subject: str,
         estimator: str = "",
     ) -> None:
@@ -155,7 +155,7 @@ class TrialLog:
         self.probes: dict[str, float] = {}
         self.others: Counter[str] = Counter()
         text = ""
-        if path and path.exists():
+        if path.exists():
             text = path.read_text(encoding="utf-8")
         self._cut_short = bool(text) and not text.endswith("\n")
         for line in text.splitlines():
@@ -189,8 +189,6 @@ class TrialLog:
         self._write({"choice": key, "sqnr_db": sqnr_db})
 
     def _write(self, content: dict[str, Any]) -> None:
-        if self._path is None:
-            return
         line = json.dumps({"subject": self._subject, **content})
         with self._path.open("a", encoding="utf-8") as file:
             if self._cut_short:

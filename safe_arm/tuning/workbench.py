@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm.accuracy.distances import float_leaves
-from safe_arm.core.errors import InternalError, SafeArmError, UsageError
+from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.record import Report
@@ -61,14 +61,14 @@ class Workbench:
         quantizer: Callable[[], TOSAQuantizer],
         partitioner: Callable[[], SafeArmPartitioner],
         goal: Goal,
-        log: TrialLog | None = None,
+        log: TrialLog,
     ) -> None:
         self._program = program
         self.samples = list(samples)
         self._quantizer = quantizer
         self._partitioner = partitioner
         self.goal = goal
-        self.log = log or TrialLog(None, "")
+        self.log = log
         self.net = program.module(check_guards=False)
         with torch.no_grad():
             outputs = self.net(*self.samples[0])
@@ -119,9 +119,8 @@ class Workbench:
 
     def _beside_float(self, choice: Choice) -> FloatComparison:
         """Return the comparison with the float net that the quantiser makes, and every report shows."""
-        for comparison in float_comparisons(self.quantised(choice).module, "forward"):
-            return comparison
-        raise InternalError("the quantiser compared nothing with the float net")
+        (comparison,) = float_comparisons(self.quantised(choice).module, "forward")
+        return comparison
 
     def trial(self, choice: Choice) -> Trial:
         """Quantise, lower and prove a choice, and measure it; one that was tried before is not tried again."""
@@ -148,13 +147,17 @@ class Workbench:
             )
         report = self._lowered(torch.export.export(module, self.samples[0]))
         cost = cost_of(report, module, quantised.reference)
+        sram = None
+        for amount in amounts(report):
+            if amount.name == "sram":
+                sram = amount.number
         why = _unproven(report)
         return Trial(
             choice=choice,
             value=value,
             sqnr_db=beside_float.sqnr,
             worst_sample_db=beside_float.worst_sqnr,
-            sram=_sram(report),
+            sram=sram,
             cost=cost.value,
             unit=cost.unit,
             proven=not why,
@@ -164,10 +167,6 @@ class Workbench:
 
     def _lowered(self, program: ExportedProgram) -> Report:
         partitioner = self._partitioner()
-        if not partitioner.verify:
-            raise UsageError(
-                "tune proves every trial, and the partitioner proves nothing; leave verify=False out"
-            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edge_config = EdgeCompileConfig(_check_ir_validity=False)
@@ -175,18 +174,10 @@ class Workbench:
                 program, partitioner=[partitioner], compile_config=edge_config
             )
             report = partitioner.report
-            if report is None:
-                raise InternalError("the partitioner was never asked")
+            assert report is not None  # it was asked
             if report.subject.target.startswith("ethos-u"):
                 report = with_footprint(report, edge.to_executorch())
         return report
-
-
-def _sram(report: Report) -> int | None:
-    for amount in amounts(report):
-        if amount.name == "sram":
-            return amount.number
-    return None
 
 
 def _unproven(report: Report) -> str:
