@@ -33,17 +33,13 @@ from safe_arm.quantizer.safe_quantizers import (
     SafeTOSAQuantizer,
     SafeVgfQuantizer,
 )
+from safe_arm.recipes import CLASSES
 from safe_arm.tuning.applying import apply, config_of
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
 #: The positional arguments of the program's module.
 Sample: TypeAlias = tuple[object, ...]
 Quantizer: TypeAlias = SafeEthosUQuantizer | SafeTOSAQuantizer | SafeVgfQuantizer
-QUANTIZERS: dict[type[CompileSpec], type[Quantizer]] = {
-    EthosUCompileSpec: SafeEthosUQuantizer,
-    TosaCompileSpec: SafeTOSAQuantizer,
-    VgfCompileSpec: SafeVgfQuantizer,
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,9 @@ def compile_spec(request: Request) -> CompileSpec:
 def quantizer_for(request: Request) -> Quantizer:
     """Return the quantiser of a request's target, without any configuration."""
     spec = compile_spec(request)
-    return QUANTIZERS[type(spec)](spec)
+    *_, ours = CLASSES[type(spec)]
+    quantizer: Quantizer = ours(spec)
+    return quantizer
 
 
 def samples_of(

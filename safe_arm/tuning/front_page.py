@@ -169,14 +169,13 @@ class _Axis:
         self._low = min(values)
         self._high = max(values)
         self.is_log = may_be_log and 0 < 10 * self._low <= self._high
+        self._scale = math.log if self.is_log else float
         self._first = first
         self._last = last
 
     def place(self, value: float) -> int:
         """Return the place of a value."""
-        low, high, at = self._low, self._high, value
-        if self.is_log:
-            low, high, at = math.log(low), math.log(high), math.log(value)
+        low, high, at = map(self._scale, (self._low, self._high, value))
         share = 0.5
         if high > low:
             share = (at - low) / (high - low)
