@@ -117,7 +117,14 @@ def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
     if wrong:
         yield Step("runs", "not run", "the hashes differ")
         return
-    yield Step("hashes", "passed", _hashed(proof))
+    cases = sum(len(method.cases) for method in proof.methods)
+    parts = (
+        "the program",
+        counted(len(proof.delegates), "delegate"),
+        counted(len(proof.weights), "weight"),
+        counted(cases, "bundled case"),
+    )
+    yield Step("hashes", "passed", ", ".join(parts))
     yield from _recorded(proof)
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
     graphs = _graphs(contents, delegates)
@@ -129,18 +136,6 @@ def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
         cut = attempted(MethodCut, file, method.method, method.calls)
         own = [(s, d) for s, d in delegates if s.method == method.method]
         yield from _run_here(method, cut, own, graphs, contents)
-
-
-def _hashed(proof: Manifest) -> str:
-    """Return the number of parts of each kind whose hashes fit."""
-    cases = sum(len(method.cases) for method in proof.methods)
-    parts = (
-        "the program",
-        counted(len(proof.delegates), "delegate"),
-        counted(len(proof.weights), "weight"),
-        counted(cases, "bundled case"),
-    )
-    return ", ".join(parts)
 
 
 def _graphs(contents: Contents, delegates: Delegates) -> Graphs:

@@ -212,16 +212,16 @@ def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
     before = was.by_name
     after = now.by_name
     for old, new in zip_longest(was.operators, now.operators):
-        if new is not None and _differs(before.get(new.name), new):
-            yield _described(before.get(new.name), new)
+        if new is not None:
+            own = before.get(new.name)
+            if own is None or _kept(own) != _kept(new):
+                yield _described(own, new)
         if old is not None and old.name not in after:
             yield f"{old.name}, which is gone"
 
 
-def _differs(was: Operator | None, now: Operator) -> bool:
-    if was is None:
-        return True
-    return (was.verdict, was.value, was.macs) != (now.verdict, now.value, now.macs)
+def _kept(operator: Operator) -> tuple[str, str, int]:
+    return operator.verdict, operator.value, operator.macs
 
 
 def _by_tools(was: Baseline, now: Baseline) -> str:

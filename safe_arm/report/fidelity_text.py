@@ -188,17 +188,13 @@ def apart(verification: Verification, delegate: str = "") -> str:
     place = f"at output {verification.apart_output}"
     if delegate:
         place += f" of {delegate}"
-    amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
-    return f"{line}; {_causes(verification)} add up to {amount}"
-
-
-def _causes(verification: Verification) -> str:
     causes = []
     if verification.ties:
         causes.append(f"ties of {', '.join(verification.ties)}")
     if verification.tolerated:
         causes.append(f"tolerances of {', '.join(verification.tolerated)}")
-    return " and ".join(causes) or "roundings"
+    amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
+    return f"{line}; {' and '.join(causes) or 'roundings'} add up to {amount}"
 
 
 def _amount(verification: Verification) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from safe_arm.core.device_cost import Border, Kernel, VelaSummary
+from safe_arm.core.device_cost import Border, VelaSummary
 from safe_arm.core.record import Report
 from safe_arm.report.numbers import counted
 from safe_arm.report.wrapped_text import Lines
@@ -32,8 +32,13 @@ def footprint_lines(report: Report) -> Lines:
         yield "planned", line
     for summary in report.vela:
         yield "Vela", f"{summary.delegate}: {_delegate(summary)}"
-    kernels = counted(len(footprint.kernels), "kernel")
-    yield "kernels", f"{kernels} on the CPU{_by_library(footprint.kernels)}"
+    named: dict[str, list[str]] = {}
+    for kernel in footprint.kernels:
+        named.setdefault(kernel.library or "none", []).append(kernel.name)
+    line = f"{counted(len(footprint.kernels), 'kernel')} on the CPU"
+    for library, names in named.items():
+        line += f"; {library}: {', '.join(names)}"
+    yield "kernels", line
     for kernel in footprint.kernels:
         if not kernel.library:
             advice = "register one of your own, or keep the operator out of the program"
@@ -71,16 +76,6 @@ def _delegate(summary: VelaSummary) -> str:
         operators = counted(total, "operator")
         parts.append(f"{summary.npu_operators} of {operators} on the NPU")
     return ", ".join(parts)
-
-
-def _by_library(kernels: tuple[Kernel, ...]) -> str:
-    """Return the names of the kernels, by library."""
-    named: dict[str, list[str]] = {}
-    for kernel in kernels:
-        named.setdefault(kernel.library or "none", []).append(kernel.name)
-    return "".join(
-        f"; {library}: {', '.join(names)}" for library, names in named.items()
-    )
 
 
 def border_text(border: Border) -> str:

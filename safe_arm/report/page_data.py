@@ -48,9 +48,21 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
     reasons: Reasons = {}
     sources: Sources = {"": 0}
     nodes = _nodes(report, numbers, reasons, sources, _advice(reported_causes))
+    table = []
+    named = {correction.issue for correction in report.applied}
+    for reason, advice in reasons:
+        named.add(reason.issue)
+        table.append(
+            {
+                **vars(reason),
+                "text": plain(reason.text),
+                "found_by": FOUND_BY.get(reason.stage, reason.stage),
+                "advice": advice,
+            }
+        )
     data: dict[str, Any] = {
         "nodes": nodes,
-        "reasons": _reason_table(reasons),
+        "reasons": table,
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [
@@ -61,7 +73,10 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
     labels = _output_labels(report)
     if labels:
         data["output_labels"] = labels
-    data["issues"] = _issue_table(report, reasons)
+    data["issues"] = {}
+    for issue in known_issues():
+        if issue.id in named:
+            data["issues"][issue.id] = {"title": issue.title, "we_do": issue.we_do}
     data["applied"] = [vars(correction) for correction in report.applied]
     data["cycles"] = report.cycles
     accuracy = accuracy_data(report)
@@ -126,32 +141,6 @@ def _advice(reported_causes: Iterable[Cause]) -> dict[int | Reason, str]:
             advice[number] = cause.advice
             advice.setdefault(verdict.reasons[0], cause.advice)
     return advice
-
-
-def _reason_table(reasons: Reasons) -> list[dict[str, Any]]:
-    """Return each reason with the stage that found it and the advice about it."""
-    table = []
-    for reason, advice in reasons:
-        entry = {
-            **vars(reason),
-            "text": plain(reason.text),
-            "found_by": FOUND_BY.get(reason.stage, reason.stage),
-            "advice": advice,
-        }
-        table.append(entry)
-    return table
-
-
-def _issue_table(report: Report, reasons: Reasons) -> dict[str, Any]:
-    """Return the known issues that a reason or an applied correction of the report names."""
-    named = {reason.issue for reason, _ in reasons}
-    for correction in report.applied:
-        named.add(correction.issue)
-    table = {}
-    for issue in known_issues():
-        if issue.id in named:
-            table[issue.id] = {"title": issue.title, "we_do": issue.we_do}
-    return table
 
 
 def _output_labels(report: Report) -> list[str]:

@@ -81,14 +81,8 @@ def print_side_by_side(
         table.add_row(row, *cells)
     print_table(table, console)
     if stock is not None:
-        _print_lines(_under_one_name(STOCK, stock.lines), console)
-
-
-def _under_one_name(name: str, lines: Iterable[str]) -> Lines:
-    """Yield lines, the first with a name."""
-    for line in lines:
-        yield name, line
-        name = ""
+        names = (STOCK, *[""] * len(stock.lines))
+        _print_lines(zip(names, stock.lines, strict=False), console)
 
 
 def print_details(report: Report, console: Console) -> None:

@@ -8,13 +8,13 @@ from typing import TypeAlias
 Lines: TypeAlias = Iterator[tuple[str, str]]
 
 
-def wrapped(name: str, text: str, width: int) -> list[str]:
-    """Return lines of at most some width; those after the first are indented by the width of the name."""
+def wrapped(name: str, text: str, width: int, more: str = "") -> list[str]:
+    """Return lines of at most some width; later ones are indented by the width of the name, and more."""
     return textwrap.wrap(
         text,
         width,
         initial_indent=name,
-        subsequent_indent=" " * len(name),
+        subsequent_indent=" " * len(name) + more,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -97,11 +97,8 @@ def _widths(quantised: GraphModule) -> dict[Node, int]:
             for value in node.all_input_nodes:
                 width = widths.get(value, 1)
                 if is_dequantize(value):
-                    width = _of_codes(value)
+                    qparams = QParams.of(value)
+                    is_int16 = qparams is not None and qparams.dtype == torch.int16
+                    width = INT16 if is_int16 else 1
                 widths[node] = max(widths[node], width)
     return widths
-
-
-def _of_codes(node: Node) -> int:
-    qparams = QParams.of(node)
-    return INT16 if qparams is not None and qparams.dtype == torch.int16 else 1

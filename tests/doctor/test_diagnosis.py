@@ -71,7 +71,7 @@ def test_only_what_the_target_needs_is_run_and_listed(monkeypatch, target, tools
 def test_what_runs_counts_and_not_the_package_of_its_name(monkeypatch):
     probe = ("model-converter", "", ("vgf",), lambda tiny: Probed(State.OK, "0.10.0"))
     monkeypatch.setattr(diagnosis, "_PROBES", (probe,))
-    found = examine("vgf")
+    found = examine("vgf", str)
     assert found.versions["model-converter"] == "0.10.0"
     assert [each.package for each in found.untested] == ["ai_ml_sdk_model_converter"]
     assert found.ok
