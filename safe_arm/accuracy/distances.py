@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -31,6 +32,7 @@ def float_leaves(outputs: object) -> list[torch.Tensor]:
     return tensors
 
 
+@dataclass
 class SignalDistance:
     """Mean squares over samples.
 
@@ -39,9 +41,8 @@ class SignalDistance:
         noise: of the difference.
     """
 
-    def __init__(self) -> None:
-        self.signal = 0.0
-        self.noise = 0.0
+    signal: float = 0.0
+    noise: float = 0.0
 
     def add(self, signal: float, noise: float) -> None:
         """Add one sample."""

@@ -39,12 +39,14 @@ DEFAULT_RESULTS = Path("safe-arm-check")
 JOBS = click.option(
     "--jobs",
     type=click.IntRange(min=1),
+    default=1,
     metavar="N",
     help="Number of programs or targets to run in parallel, each in a process. Default 1.",
 )
 RESULTS = click.option(
     "--results",
     type=FILE,
+    default=DEFAULT_RESULTS,
     metavar="DIR",
     help="Directory for the results of several programs or targets: a table (index.html), a page for each, and JSON "
     f"lines. An interrupted run continues there. Default {DEFAULT_RESULTS}.",
@@ -71,7 +73,7 @@ def or_many(command: Callable[..., None]) -> Callable[..., None]:
 
 def _is_many(params: Mapping[str, Any]) -> bool:
     """Return whether there may be more than one job, or the command line has an option of such a run."""
-    if any(params.get(name) and explicit(name) for name in OF_THE_RUN):
+    if any(map(explicit, OF_THE_RUN)):
         return True
     for name in ("model", *VARIED):
         if len(set(params[name])) > 1:
@@ -90,9 +92,8 @@ def _run_many(ctx: click.Context) -> None:
     from safe_arm.jobs.rows_table import print_rows
 
     params = ctx.params
-    is_check = ctx.command.name == "check"
     _check_options(params)
-    results = params["results"] or DEFAULT_RESULTS if is_check else params["output"]
+    results = params.get("results") or params["output"]
     jobs = _jobs(ctx, results)
     if not params["quiet"]:
         note_overridden()
@@ -277,7 +278,9 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     command = ctx.command.name
     steps = Steps(sys.stderr, quiet=ctx.params["quiet"])
     at_a_time = ctx.params["jobs"]
-    before, rows, waiting = read_rows(path), {}, []
+    before = read_rows(path)
+    rows = {}
+    waiting = []
     for job in jobs:
         row = before.get(job.name)
         if row is not None and still_holds(row, job):
@@ -294,8 +297,8 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
         replace_file(results / INDEX, page.encode())
         return ordered
 
-    text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time or 1} at a time"
-    ends = run_jobs(waiting, at_a_time or 1, ctx.obj, "safe_arm.cli.pipeline")
+    text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time} at a time"
+    ends = run_jobs(waiting, at_a_time, ctx.obj, "safe_arm.cli.pipeline")
     try:
         with (
             open(path, "a", encoding="utf-8") as lines,
@@ -344,8 +347,10 @@ def _sqnr(report: Mapping[str, Any]) -> float | None:
     """Return the ratio of the output that is worst over all samples, in dB; None if none was compared."""
     ratios = []
     for comparison in report["float_comparisons"]:
-        ratios += [output["sqnr"] for output in comparison["outputs"]]
-    return min((ratio for ratio in ratios if ratio is not None), default=None)
+        for output in comparison["outputs"]:
+            if output["sqnr"] is not None:
+                ratios.append(output["sqnr"])
+    return min(ratios, default=None)
 
 
 def combinations(params: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -130,7 +130,7 @@ def _check_files(request: Request) -> None:
     if request.quantisation.calibration is not None:
         taken.append(request.quantisation.calibration)
     if request.output is not None:
-        check_output(request.output, tuple(taken))
+        check_output(request.output, taken)
         if request.output.suffix not in ("", ".pte"):
             raise UsageError(
                 f"output {str(request.output)!r} has to end in .pte, the suffix of an ExecuTorch program; give -o "
@@ -139,14 +139,14 @@ def _check_files(request: Request) -> None:
         taken.append(request.output)
         if request.bundle:
             for path in BundleFiles.beside(request.output).written:
-                check_output(path, tuple(taken), "-o")
+                check_output(path, taken, "-o")
                 taken.append(path)
     for report in request.reports:
-        check_output(report, tuple(taken), "--report")
+        check_output(report, taken, "--report")
         format_of(report)
         taken.append(report)
     if request.operators is not None:
-        check_output(request.operators, tuple(taken), "--operators")
+        check_output(request.operators, taken, "--operators")
 
 
 def _check_quantised(request: Request, operator: str) -> None:

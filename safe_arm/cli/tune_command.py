@@ -159,6 +159,6 @@ def _check(request: Request, target: Target) -> None:
             f"tune quantises, and {request.profile.text} is a float profile; leave --profile out"
         )
     taken = [request.model, *filter(None, (request.quantisation.calibration,))]
-    check_output(target.output, tuple(taken))
+    check_output(target.output, taken)
     if target.front is not None:
-        check_output(target.front, (*taken, target.output), "--front")
+        check_output(target.front, [*taken, target.output], "--front")

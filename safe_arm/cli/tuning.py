@@ -87,7 +87,7 @@ def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
     parts = request.profile.parts
     levels: Sequence[Level] = LEVELS
     if "int16" not in parts or asked.activations == 16:
-        levels = [level for level in LEVELS if level != "int16"]
+        levels = LEVELS[1:]
     start = Choice(asked.activations, not asked.per_tensor)
     return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
 

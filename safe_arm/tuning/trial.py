@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -126,37 +126,31 @@ def cliff(trials: Iterable[Trial], best: Trial) -> tuple[Trial, Trial] | None:
     return steepest
 
 
+@dataclass
 class TrialLog:
     """A log of trials in a file, one JSON object a line, so that a run that was interrupted can continue.
 
-    Args:
+    Attributes:
         path: the file.
         subject: an identification of the model and its options; lines of another subject are not used.
         estimator: the tool that estimates costs, such as ``Vela 5.2.0``; trials of another one are not used, because
             their costs cannot be compared. Empty if none does.
-
-    Attributes:
-        estimator: as given.
         trials: the trials, by the key of their choice.
         probes: the accuracy of each choice that was only quantised, by its key.
         others: the number of trials of the subject by each other estimator.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        subject: str,
-        estimator: str = "",
-    ) -> None:
-        self._path = path
-        self._subject = subject
-        self.estimator = estimator
-        self.trials: dict[str, Trial] = {}
-        self.probes: dict[str, float] = {}
-        self.others: Counter[str] = Counter()
+    path: Path
+    subject: str
+    estimator: str = ""
+    trials: dict[str, Trial] = field(default_factory=dict)
+    probes: dict[str, float] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
         text = ""
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
+        if self.path.exists():
+            text = self.path.read_text(encoding="utf-8")
         self._cut_short = bool(text) and not text.endswith("\n")
         for line in text.splitlines():
             self._take(line)
@@ -164,7 +158,7 @@ class TrialLog:
     def _take(self, line: str) -> None:
         try:
             content = json.loads(line)
-            if content.get("subject") != self._subject:
+            if content.get("subject") != self.subject:
                 return
             if "trial" in content:
                 estimator = content.get("estimator", "")
@@ -189,8 +183,8 @@ class TrialLog:
         self._write({"choice": key, "sqnr_db": sqnr_db})
 
     def _write(self, content: dict[str, Any]) -> None:
-        line = json.dumps({"subject": self._subject, **content})
-        with self._path.open("a", encoding="utf-8") as file:
+        line = json.dumps({"subject": self.subject, **content})
+        with self.path.open("a", encoding="utf-8") as file:
             if self._cut_short:
                 file.write("\n")
             self._cut_short = False

@@ -39,43 +39,36 @@ class QuantisedModel:
     reference: GraphModule
 
 
+@dataclass
 class Workbench:
     """A workbench that tries choices on one model.
 
-    Args:
+    Attributes:
         program: the float program; it is not changed.
         samples: positional arguments to calibrate on, and to compare on.
         quantizer: makes a safe quantiser.
         partitioner: makes a partitioner that proves what it delegates.
         goal: the target of a trial.
         log: the trials of earlier runs; those of this run are added.
-
-    Attributes:
+        net: the float net.
         measured: the numbers of choices that were quantised and that were lowered and proven in this run.
     """
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        samples: Sequence[Sample],
-        quantizer: Callable[[], TOSAQuantizer],
-        partitioner: Callable[[], SafeArmPartitioner],
-        goal: Goal,
-        log: TrialLog,
-    ) -> None:
-        self._program = program
-        self.samples = list(samples)
-        self._quantizer = quantizer
-        self._partitioner = partitioner
-        self.goal = goal
-        self.log = log
-        self.net = program.module(check_guards=False)
+    program: ExportedProgram
+    samples: Sequence[Sample]
+    quantizer: Callable[[], TOSAQuantizer]
+    partitioner: Callable[[], SafeArmPartitioner]
+    goal: Goal
+    log: TrialLog
+    _cached: tuple[str, QuantisedModel] | None = None
+
+    def __post_init__(self) -> None:
+        self.measured = [0, 0]
+        self.net = self.program.module(check_guards=False)
         with torch.no_grad():
             outputs = self.net(*self.samples[0])
-        if goal.function is None and not float_leaves(outputs):
+        if self.goal.function is None and not float_leaves(outputs):
             raise UsageError("the model has no float output to compare; give --metric")
-        self.measured = [0, 0]
-        self._cached: tuple[str, QuantisedModel] | None = None
 
     @property
     def model(self) -> tuple[int, str]:
@@ -89,7 +82,7 @@ class Workbench:
         return self._cached[1]
 
     def _quantised(self, choice: Choice) -> QuantisedModel:
-        quantizer = self._quantizer()
+        quantizer = self.quantizer()
         quantizer.keep_reference = True
         set_choice(quantizer, choice)
         torch.manual_seed(0)
@@ -97,7 +90,7 @@ class Workbench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = quantizer.quantize_with_submodules(
-                self._program.module(check_guards=False), self.samples
+                self.program.module(check_guards=False), self.samples
             )
         return QuantisedModel(module, quantizer.reference or self.net)
 
@@ -166,7 +159,7 @@ class Workbench:
         )
 
     def _lowered(self, program: ExportedProgram) -> Report:
-        partitioner = self._partitioner()
+        partitioner = self.partitioner()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edge_config = EdgeCompileConfig(_check_ir_validity=False)

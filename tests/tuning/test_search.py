@@ -50,7 +50,7 @@ def cheapest_of_all_subsets(search, found, at_least):
 
     A subset of which a part is enough costs more than that part and is not lowered.
     """
-    bench, start = search._bench, replace(found.best.choice, operators={})
+    bench, start = search.bench, replace(found.best.choice, operators={})
     spots = [spot for spot in search._worst(start, "int16") if not spot.moves and spot.operators]
     enough = []
     for count in range(len(spots) + 1):
