@@ -139,7 +139,9 @@ def check(
         if as_json:
             more: dict[str, Any] = {}
             if gate.path:
-                more["gate"] = [asdict(each) for each in comparisons]
+                more["gate"] = [
+                    {**asdict(each), "worse": each.worse} for each in comparisons
+                ]
             if stock is not None:
                 more["stock"] = stock.to_dict()
             click.echo(json.dumps({**_document(request, reports), **more}, indent=1))

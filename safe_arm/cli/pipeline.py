@@ -113,14 +113,14 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def loaded(request: Request, checked: Checked, steps: Steps) -> Loaded:
+def loaded(request: Request, checked: Checked | None, steps: Steps) -> Loaded:
     """Load the program of a request, and the samples to calibrate it on if it is to be quantised.
 
     Raises:
         UsageError: the program cannot be loaded, or the arrays do not match its inputs.
     """
     program = load(request.model)
-    if not checked.quantises:
+    if checked is None:
         return Loaded(request, program)
     arrays = checked.arrays
     if arrays is None:

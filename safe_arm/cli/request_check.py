@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of the check of a request.
+    """The data for the quantisation of a float model.
 
     Attributes:
-        arrays: the calibration data by name; None if there is none, or none is wanted.
-        quantises: whether the model is to be quantised.
-        kept_float: the paths of the modules that are not.
+        arrays: the calibration data by name; None if that is random.
+        kept_float: the paths of the modules that are not quantised.
     """
 
-    arrays: dict[str, np.ndarray] | None = None
-    quantises: bool = False
-    kept_float: tuple[str, ...] = ()
+    arrays: dict[str, np.ndarray] | None
+    kept_float: tuple[str, ...]
 
 
-def check_request(request: Request) -> Checked:
+def check_request(request: Request) -> Checked | None:
     """Check everything that can be checked before torch is loaded.
+
+    Returns:
+        The data for the quantisation; None if the model is not to be quantised.
 
     Raises:
         UsageError: something cannot work.
@@ -61,25 +62,20 @@ def check_request(request: Request) -> Checked:
         _check_float(request)
     if request.quantisation.recipe is not None:
         _check_recipe(request, quantised)
-    checked = Checked()
+    checked = None
     if request.profile.integer and not quantised:
-        checked = _check_quantisation(request)
+        asked = request.quantisation
+        arrays = None
+        kept: tuple[str, ...] = ()
+        if asked.keep_float:
+            kept = paths_of(asked.keep_float, modules_of(request.model))
+        if asked.calibration is not None:
+            arrays = read_arrays(asked.calibration)
+        checked = Checked(arrays, kept)
     check_tools(request.target, verify=request.verify)
     if request.vela.given:
         check_vela(request.target, request.vela)
     return checked
-
-
-def _check_quantisation(request: Request) -> Checked:
-    """Read what the quantisation of a float model needs."""
-    asked = request.quantisation
-    arrays = None
-    kept: tuple[str, ...] = ()
-    if asked.keep_float:
-        kept = paths_of(asked.keep_float, modules_of(request.model))
-    if asked.calibration is not None:
-        arrays = read_arrays(asked.calibration)
-    return Checked(arrays, True, kept)
 
 
 def _check_recipe(request: Request, quantised: str) -> None:

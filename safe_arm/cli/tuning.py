@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -179,19 +177,18 @@ def _subject(request: Request, target: Target) -> str:
     if target.metric is not None:
         files.append(Path(target.metric.rpartition(":")[0]))
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    others = versions()
+    del others[VELA_PACKAGE]
     rest = (
         request.target,
-        request.profile.text,
+        request.profile,
         request.policy,
         request.tolerance,
         request.min_macs,
-        asdict(request.vela),
+        request.vela,
         target.metric,
-        "dB as in reports",
     )
-    others = versions()
-    del others[VELA_PACKAGE]
-    text = json.dumps([hashes, rest, others])
+    text = repr((hashes, others, rest))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

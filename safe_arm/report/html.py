@@ -43,7 +43,6 @@ def html(report: Report, title: str = "") -> str:
         title=title or report.subject.model or "safe_arm report",
         date=datetime.now(timezone.utc).date().isoformat(),
         report=report,
-        subject=report.subject,
         coverage=_coverage(report),
         reasons=reported_causes,
         listed=LISTED,
@@ -67,10 +66,8 @@ def table(report: Report, link: str = "", name: str = "") -> str:
     template = _environment().get_template("table.html.j2")
     return template.render(
         report=report,
-        subject=report.subject,
         coverage=_coverage(report),
         reasons=causes(report),
-        verified=sum(each.verified for each in report.verifications),
         link=link,
         name=name,
         listed=LISTED,

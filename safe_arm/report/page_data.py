@@ -104,13 +104,11 @@ def _nodes(
         advice: as ``_advice`` returns it.
     """
     several_methods = len(report.methods) > 1
-    inputs = []
-    for verdict in report.verdicts:
-        graph = verdict.graph
-        inputs.append([numbers.get((graph, name), name) for name in verdict.inputs])
     regions = _regions(report)
     nodes = []
     for number, verdict in enumerate(report.verdicts):
+        graph = verdict.graph
+        inputs = [numbers.get((graph, name), name) for name in verdict.inputs]
         first = advice.get(number, "")
         advised = []
         for place, reason in enumerate(verdict.reasons):
@@ -120,7 +118,7 @@ def _nodes(
             "verdict": verdict.verdict,
             "as_written": "",
             "hidden": not verdict.computes,
-            "inputs": inputs[number],
+            "inputs": inputs,
             "region": regions.get(number),
             "reasons": advised,
             "source": sources.setdefault(verdict.source, len(sources)),
