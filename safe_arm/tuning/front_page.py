@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from safe_arm.core.templates import templates
 from safe_arm.report.numbers import counted
@@ -13,13 +13,9 @@ from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
 from safe_arm.tuning.trial import Trial, front
 
-#: Size of the drawing, and the room beside its points.
-_WIDTH = 720
-_HEIGHT = 420
-_LEFT = 90
-_RIGHT = 60
-_TOP = 50
-_BOTTOM = 80
+#: The ends of the drawing's axes, the first at the least value; the template draws around them.
+_X = (90, 660)
+_Y = (340, 50)
 #: Maximum number of operators of a level that are named.
 _NAMED = 8
 
@@ -75,80 +71,36 @@ def front_page(found: Found, title: str) -> str:
         found: the result of the search.
         title: the name of the net.
     """
-    template = templates("safe_arm.tuning", "").get_template("front.html.j2")
-    return template.render(title=title, metric=found.goal.name, **_drawn(found))
-
-
-def _drawn(found: Found) -> dict[str, Any]:
-    at_least = found.goal.at_least
-    cycles = found.goal.budget.cycles
-    has_target = math.isfinite(at_least)
+    goal = found.goal
+    has_target = math.isfinite(goal.at_least)
     proven = [trial for trial in found.trials if trial.proven]
-    best = front(proven)
     values = [trial.value for trial in proven]
     costs = [trial.cost for trial in proven]
     if has_target:
-        values.append(at_least)
-    if cycles is not None:
-        costs.append(cycles)
-    x = _Axis(costs, _LEFT, _WIDTH - _RIGHT, may_be_log=True)
-    y = _Axis(values, _HEIGHT - _BOTTOM, _TOP)
-    points = []
-    for trial in proven:
-        value, cost, *_ = _figures(trial, found)
-        points.append(
-            {
-                "x": x.place(trial.cost),
-                "y": y.place(trial.value),
-                "front": trial in best,
-                "best": trial == found.best,
-                "text": f"{value} at {cost}: {changed(trial.choice)}",
-            }
-        )
-    value, cost, *_ = _figures(found.best, found)
-    trials = counted(len(found.trials), "trial")
-    return {
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "left": _LEFT,
-        "bottom": _HEIGHT - _BOTTOM,
-        "unit": found.best.unit,
-        "scale": ", logarithmic" if x.is_log else "",
-        "units": _units(found),
-        "summary": f"{trials}, {len(proven)} proven; {_state(found)}.",
-        "recipe": f"the recipe: {value} at {cost}",
-        "points": points,
-        "line": " ".join(f"{x.place(t.cost)},{y.place(t.value)}" for t in best),
-        "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
-        "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
-        "target": y.place(at_least) if has_target else None,
-        "at_least": f"{at_least:g}",
-        "limit": None if cycles is None else x.place(cycles),
-        "at_most": cycles,
-        "rows": [_row(*each, found) for each in enumerate(found.trials, 1)],
-    }
-
-
-def _state(found: Found) -> str:
-    """Return in words how the search ended."""
-    if math.isinf(found.goal.at_least):
-        return found.why or "the recipe is the most accurate within the budget"
-    if found.why:
-        return f"the target is not reached: {found.why}"
-    return "the recipe reaches the target"
-
-
-def _row(number: int, trial: Trial, found: Found) -> dict[str, Any]:
-    name = str(number)
-    change = changed(trial.choice)
-    figures = _figures(trial, found)
-    if trial == found.best:
-        name += ", the recipe"
-    if not trial.proven:
-        name = f"{number}, not proven"
-        figures = ("",) * len(figures)
-        change += f": {trial.reason}"
-    return {"name": name, "figures": figures, "changed": change}
+        values.append(goal.at_least)
+    if goal.budget.cycles is not None:
+        costs.append(goal.budget.cycles)
+    state = found.why or "the recipe is the most accurate within the budget"
+    if has_target and found.why:
+        state = f"the target is not reached: {found.why}"
+    elif has_target:
+        state = "the recipe reaches the target"
+    template = templates("safe_arm.tuning", "").get_template("front.html.j2")
+    return template.render(
+        title=title,
+        found=found,
+        goal=goal,
+        has_target=has_target,
+        trials=counted(len(found.trials), "trial"),
+        proven=proven,
+        front=front(proven),
+        state=state,
+        units=_units(found),
+        x=_Axis(costs, *_X, may_be_log=True),
+        y=_Axis(values, *_Y),
+        figures=partial(_figures, found=found),
+        changed=changed,
+    )
 
 
 class _Axis:
@@ -161,6 +113,7 @@ class _Axis:
 
     Attributes:
         is_log: true if it is logarithmic.
+        first: as given.
     """
 
     def __init__(
@@ -170,7 +123,7 @@ class _Axis:
         self._high = max(values)
         self.is_log = may_be_log and 0 < 10 * self._low <= self._high
         self._scale = math.log if self.is_log else float
-        self._first = first
+        self.first = first
         self._last = last
 
     def place(self, value: float) -> int:
@@ -179,7 +132,7 @@ class _Axis:
         share = 0.5
         if high > low:
             share = (at - low) / (high - low)
-        return round(self._first + share * (self._last - self._first))
+        return round(self.first + share * (self._last - self.first))
 
     def ticks(self, apart: int) -> list[float]:
         """Return round values within the axis, at least so many places apart."""
