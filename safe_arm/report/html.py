@@ -17,6 +17,7 @@ from safe_arm.core.record import Report
 from safe_arm.core.templates import templates
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
+from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.causes import causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.footprint_lines import border_text
@@ -147,5 +148,6 @@ def _environment() -> Environment:
         "counted": counted,
         "counted_of": counted_of,
         "plain": plain,
+        "decibels": decibels,
     }
     return environment
