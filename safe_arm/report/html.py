@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import datetime, timezone
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeAlias
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -39,7 +38,6 @@ def html(report: Report, title: str = "") -> str:
     """
     template = _environment().get_template("report.html.j2")
     reported_causes = causes(report)
-    used = {verdict.verdict for verdict in report.compute}
     return template.render(
         title=title or report.subject.model or "safe_arm report",
         date=datetime.now(timezone.utc).date().isoformat(),
@@ -47,10 +45,10 @@ def html(report: Report, title: str = "") -> str:
         coverage=_coverage(report),
         reasons=reported_causes,
         listed=LISTED,
-        delegates=_delegates(report),
+        outcomes=outcomes(report),
         accuracy=accuracy_section(report),
         fidelity=list(fidelity_lines(report)),
-        verdicts=[each for each in VERDICTS if each in used],
+        verdicts=VERDICTS,
         issues={issue.id: issue for issue in known_issues()},
         data=_embedded(page_data(report, reported_causes)),
     )
@@ -76,52 +74,13 @@ def table(report: Report, link: str = "", name: str = "") -> str:
     )
 
 
-#: Its name, the share delegated, the total, and the parts by verdict.
-Bar: TypeAlias = tuple[str, str, int, list[tuple[str, int, float]]]
-
-
-def _coverage(report: Report) -> list[Bar]:
-    """Return a bar for the multiply-accumulates, and one for the operators."""
+def _coverage(report: Report) -> dict[str, Counter[str]]:
+    """Return how many multiply-accumulates and operators there are of each verdict."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
         macs[verdict.verdict] += verdict.macs
-    operators: Counter[str] = Counter(v.verdict for v in report.compute)
-    return [_bar("MACs", macs), _bar("operators", operators)]
-
-
-def _bar(name: str, by_verdict: Counter[str]) -> Bar:
-    total = by_verdict.total()
-    share = "none"
-    if total:
-        share = f"{percent(by_verdict['delegated'], total)} %"
-    parts = []
-    for verdict in VERDICTS:
-        count = by_verdict[verdict]
-        if count:
-            parts.append((verdict, count, 100 * count / total))
-    return name, share, total, parts
-
-
-def _delegates(report: Report) -> list[dict[str, Any]]:
-    """Return a row for each delegate: its size, and how its verification ended."""
-    verified = outcomes(report)
-    rows: dict[str, dict[str, Any]] = {}
-    for tag in report.delegates:
-        outcome = verified.get(tag, "not verified")
-        border = report.borders.get(tag)
-        rows[tag] = {
-            "tag": tag,
-            "operators": 0,
-            "macs": 0,
-            "outcome": outcome,
-            "border": border_text(border) if border else "",
-        }
-    for verdict in report.verdicts:
-        if verdict.delegate:
-            row = rows[verdict.delegate]
-            row["operators"] += verdict.computes
-            row["macs"] += verdict.macs
-    return list(rows.values())
+    operators = Counter[str](verdict.verdict for verdict in report.compute)
+    return {"MACs": macs, "operators": operators}
 
 
 def _embedded(data: object) -> Markup:
@@ -149,5 +108,7 @@ def _environment() -> Environment:
         "counted_of": counted_of,
         "plain": plain,
         "decibels": decibels,
+        "percent": percent,
+        "border_text": border_text,
     }
     return environment
