@@ -261,7 +261,7 @@ def _spelled(ctx: click.Context, options: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
-    """Run the jobs that have no row yet, write a line and the index anew after each, and return all rows in order.
+    """Run the jobs that have no row yet, write the rows and the index after each, and return all rows in order.
 
     Args:
         ctx: the command's; its object runs the command line of a job.
@@ -271,7 +271,7 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     from safe_arm.cli.progress import Steps
     from safe_arm.core.whole_file import replace_file
     from safe_arm.jobs.job_processes import run_jobs
-    from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
+    from safe_arm.jobs.row import read_rows, row_of, still_holds, write_rows
     from safe_arm.jobs.rows_table import index, outcome
 
     path = results / ROWS
@@ -287,35 +287,31 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
             rows[job.name] = row
         else:
             waiting.append(job)
-    write_rows(path, rows.values())
     if rows:
         steps.note(f"{len(rows)} of {len(jobs)} are in {path} already")
 
-    def write_index() -> list[Row]:
+    def write() -> list[Row]:
         ordered = [rows[job.name] for job in jobs if job.name in rows]
+        write_rows(path, ordered)
         page = index(ordered, len(jobs), f"safe-arm {command}")
         replace_file(results / INDEX, page.encode())
         return ordered
 
+    written = write()
     text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time} at a time"
     ends = run_jobs(waiting, at_a_time, ctx.obj, "safe_arm.cli.pipeline")
     try:
-        with (
-            open(path, "a", encoding="utf-8") as lines,
-            steps.step(text, len(waiting)) as advance,
-            closing(ends),
-        ):
+        with steps.step(text, len(waiting)) as advance, closing(ends):
             for job, ended in ends:
                 row = row_of(job, ended, _figures(job, ended))
                 rows[job.name] = row
-                print(line_of(row), file=lines, flush=True)
-                write_index()
+                written = write()
                 advance()
                 steps.note(f"{row.name}: {outcome(row)} ({row.seconds:.1f} s)")
     except KeyboardInterrupt:
         text = f"{len(rows)} of {len(jobs)} rows are in {path}; the same command goes on there"
         raise KeyboardInterrupt(text) from None
-    return write_index()
+    return written
 
 
 def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
