@@ -6,15 +6,14 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import decibel
 
 
-def finite(
-    wanted: torch.Tensor, got: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def finite(wanted: Tensor, got: Tensor) -> tuple[Tensor, Tensor]:
     """Return two values, with 0 in both where either is infinite or NaN, as in a mask."""
     # A sum is cheaper than a look at each.
     if math.isfinite(wanted.sum().item() + got.sum().item()):
@@ -23,11 +22,11 @@ def finite(
     return wanted.where(fine, 0.0), got.where(fine, 0.0)
 
 
-def float_leaves(outputs: object) -> list[torch.Tensor]:
+def float_leaves(outputs: object) -> list[Tensor]:
     """Return the float tensors among the outputs of a net."""
     tensors = []
     for leaf in tree_leaves(outputs):
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
             tensors.append(leaf)
     return tensors
 
@@ -55,12 +54,12 @@ class SignalDistance:
         return decibel(self.signal, self.noise)
 
 
-def power(value: torch.Tensor) -> float:
+def power(value: Tensor) -> float:
     """Return the mean square of a value."""
     return value.double().square().mean().item()
 
 
-def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
+def apart(wanted: Tensor, got: Tensor) -> float:
     """Return the mean square of a difference, in float64."""
     return power(wanted.double() - got.double())
 
@@ -88,9 +87,9 @@ class UnitDistances:
 
     def add(
         self,
-        wanted: torch.Tensor,
-        whole: torch.Tensor,
-        alone: torch.Tensor | None,
+        wanted: Tensor,
+        whole: Tensor,
+        alone: Tensor | None,
     ) -> None:
         """Add one sample.
 
@@ -116,9 +115,7 @@ class UnitDistances:
         if self._axis is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)
 
-    def _add_channels(
-        self, signal: torch.Tensor, noise: torch.Tensor, axis: int
-    ) -> None:
+    def _add_channels(self, signal: Tensor, noise: Tensor, axis: int) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]
         powers = torch.stack((signal.square().sum(rest), noise.square().sum(rest)))
         if self._channels.shape == powers.shape:

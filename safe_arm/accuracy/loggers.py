@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule
 
 
@@ -18,10 +19,10 @@ class ValueLogger(torch.nn.Module):
         substitute: the value that the graph goes on with; None for the logged one.
     """
 
-    value: torch.Tensor
-    substitute: torch.Tensor | None = None
+    value: Tensor
+    substitute: Tensor | None = None
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Log a value of any shape."""
         self.value = x.detach().clone()
         return x if self.substitute is None else self.substitute.clone()
@@ -30,7 +31,7 @@ class ValueLogger(torch.nn.Module):
 class LeafLogger(ValueLogger):
     """Logs a value itself, as one that gradients can be asked for, and hands on a copy."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Log floats of any shape."""
         self.value = x if x.requires_grad else x.detach().requires_grad_()
         return self.value.clone()

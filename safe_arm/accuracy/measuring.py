@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
@@ -147,7 +148,7 @@ class _Nets:
         self._whole = with_loggers(quantised, whole_places, ValueLogger)
         self._alone = with_loggers(quantised, alone_places, ValueLogger)
         self.outputs: list[SignalDistance] = []
-        self.errors: list[dict[str, torch.Tensor]] = []
+        self.errors: list[dict[str, Tensor]] = []
         self.samples_db: list[float] = []
 
     @torch.no_grad()
@@ -161,7 +162,7 @@ class _Nets:
         for name, logger in alone.items():
             logger.substitute = floats[name].value
         alone_net(*sample)
-        errors: dict[str, torch.Tensor] = {}
+        errors: dict[str, Tensor] = {}
         for name, distances in self.distances.items():
             value = floats[name].value
             running = whole[name].value
@@ -177,9 +178,7 @@ class _Nets:
         self.errors.append(errors)
         self._compare_outputs(wanted, got)
 
-    def _compare_outputs(
-        self, wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
-    ) -> None:
+    def _compare_outputs(self, wanted: Sequence[Tensor], got: Sequence[Tensor]) -> None:
         self.outputs = self.outputs or [SignalDistance() for _ in wanted]
         lowest = EXACT_DB
         for distance, *pair in zip(self.outputs, wanted, got, strict=True):

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule
 
 from safe_arm.accuracy.distances import finite, float_leaves, power
@@ -51,9 +52,7 @@ class OutputNoise:
                     ratios[name] += noise / signal
         return ratios
 
-    def add(
-        self, sample: tuple[object, ...], errors: Mapping[str, torch.Tensor]
-    ) -> None:
+    def add(self, sample: tuple[object, ...], errors: Mapping[str, Tensor]) -> None:
         """Add one sample, and the error of each unit on it."""
         with torch.enable_grad():
             outputs = float_leaves(self._model(*sample))
@@ -68,9 +67,9 @@ class OutputNoise:
     def _add_output(
         self,
         index: int,
-        output: torch.Tensor,
-        values: Mapping[str, torch.Tensor],
-        errors: Mapping[str, torch.Tensor],
+        output: Tensor,
+        values: Mapping[str, Tensor],
+        errors: Mapping[str, Tensor],
     ) -> None:
         directions = self._directions(output)
         leaves = list(values.values())
@@ -88,7 +87,7 @@ class OutputNoise:
                     noise = self._noise.setdefault(name, [0.0] * len(self._signal))
                     noise[index] += caused / len(directions) / squares
 
-    def _directions(self, output: torch.Tensor) -> torch.Tensor:
+    def _directions(self, output: Tensor) -> Tensor:
         """Return random signs; for few values, each value by itself, which makes the sum exact."""
         size = output.numel()
         if size <= self._draws:

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safe_arm.core.errors import UsageError
 from safe_arm.core.float_comparison import FloatComparison
@@ -43,6 +43,9 @@ class Digest:
     def fits(self, data: bytes) -> bool:
         """Tell whether these are the bytes."""
         return Digest.of(self.name, data) == self
+
+
+Digests: TypeAlias = tuple[Digest, ...]
 
 
 @dataclass(frozen=True)
@@ -96,8 +99,8 @@ class BundledCase:
 
     name: str
     seed: int | None
-    inputs: tuple[Digest, ...]
-    outputs: tuple[Digest, ...]
+    inputs: Digests
+    outputs: Digests
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,8 @@ class Manifest:
     bundle: Digest
     graphs: Digest | None
     delegates: tuple[ShippedDelegate, ...]
-    weights: tuple[Digest, ...]
-    named_data: tuple[Digest, ...]
+    weights: Digests
+    named_data: Digests
     methods: tuple[BundledMethod, ...]
     subject: Mapping[str, Any] = field(default_factory=dict)
     applied: tuple[Mapping[str, Any], ...] = ()

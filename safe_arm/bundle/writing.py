@@ -29,6 +29,7 @@ from safe_arm.bundle.manifest import (
     BundledMethod,
     BundleFiles,
     Digest,
+    Digests,
     Manifest,
     ShippedDelegate,
     archived,
@@ -272,7 +273,7 @@ def _path_of_reader(node: Node) -> str:
     return ""
 
 
-def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> tuple[Digest, ...]:
+def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> Digests:
     weights = []
     for index, data in constants_of(file).items():
         digest = Digest.of(f"constant {index}", data)
@@ -290,7 +291,7 @@ def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMe
     return BundledMethod(name, calls, method.computed_by, method.bounds, tuple(cases))
 
 
-def _numbered(name: str, parts: Iterable[bytes]) -> tuple[Digest, ...]:
+def _numbered(name: str, parts: Iterable[bytes]) -> Digests:
     digests = []
     for number, data in enumerate(parts):
         digests.append(Digest.of(f"{name} {number}", data))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @RECIPE

@@ -25,7 +25,7 @@ from safe_arm.cli.options import (
 from safe_arm.cli.outcome import check_limits, end_if_nothing_delegated
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @RECIPE

@@ -7,7 +7,7 @@ import glob
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
 from itertools import product
@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
-from safe_arm.cli.options import FILE, request_of
+from safe_arm.cli.options import FILE, Command, request_of
 from safe_arm.cli.project_defaults import explicit, note_overridden, whence
 from safe_arm.cli.request import VELAS
 from safe_arm.core.errors import UsageError
@@ -53,7 +53,7 @@ RESULTS = click.option(
 )
 
 
-def or_many(command: Callable[..., None]) -> Callable[..., None]:
+def or_many(command: Command) -> Command:
     """Let a command of one program take several, and several targets, profiles and policies; it gets one of each."""
 
     @functools.wraps(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -25,6 +25,7 @@ from safe_arm.core.errors import UsageError
 from safe_arm.footprint.limits import Limits
 from safe_arm.report.formats import FORMATS
 
+Command: TypeAlias = Callable[..., None]
 FILE = click.Path(path_type=Path)
 #: What ``check`` takes in place of a calibration file.
 RANDOM = Path("random")
@@ -217,14 +218,12 @@ _FOOTPRINT = (
 )
 
 
-def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
+def footprint_options(command: Command) -> Command:
     """Give a command the options that say what a program may take on the device."""
     return _with(_FOOTPRINT, command)
 
 
-def lowering_options(
-    command: Callable[..., None], again: str = "", **more: Any
-) -> Callable[..., None]:
+def lowering_options(command: Command, again: str = "", **more: Any) -> Command:
     """Give a command the options that say how a model is quantised, lowered and verified."""
     or_random = ""
     if command.__name__ == "check":
@@ -261,14 +260,12 @@ def lowering_options(
     return _with(options, command)
 
 
-def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
+def matrix_options(command: Command) -> Command:
     """Give a command the same options; target, profile and policy may be given again."""
     return lowering_options(command, again="; repeatable", multiple=True, cls=Varied)
 
 
-def _with(
-    options: tuple[Callable[..., Any], ...], command: Callable[..., None]
-) -> Callable[..., None]:
+def _with(options: tuple[Callable[..., Any], ...], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ExecuTorchCommand,
-    no_args_is_help=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(

@@ -19,7 +19,7 @@ from safe_arm.core.errors import UsageError
 from safe_arm.footprint.limits import Limits
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @click.option(

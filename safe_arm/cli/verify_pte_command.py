@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from safe_arm.bundle.verifying import Step
 
 
-@click.command("verify-pte", cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command("verify-pte", cls=ExecuTorchCommand)
 @click.argument("program", type=FILE, metavar="MODEL.pte")
 @click.option(
     "--manifest",

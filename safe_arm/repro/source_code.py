@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from executorch.exir.dim_order_utils import get_memory_format
@@ -63,6 +63,10 @@ class Constant:
     value: Tensor
 
 
+#: Returns the tensor that a placeholder holds, None for an input.
+ConstantOf: TypeAlias = Callable[[Node], Constant | None]
+
+
 @dataclass
 class Source:
     """Source text and the values that it refers to.
@@ -84,7 +88,7 @@ class Source:
 
 def source_of(
     nodes: Sequence[Node],
-    constant_of: Callable[[Node], Constant | None],
+    constant_of: ConstantOf,
     taken: Iterable[str],
 ) -> Source:
     """Write nodes of an edge graph, in their order, as ATen calls.
@@ -174,7 +178,7 @@ class Names:
 
 @dataclass
 class _Writer:
-    constant_of: Callable[[Node], Constant | None]
+    constant_of: ConstantOf
     names: Names
     source: Source = field(default_factory=Source)
     inside_branch: bool = False

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.programs import held_names
 from safe_arm.core.source_line import source_line
+from safe_arm.core.templates import templates
 from safe_arm.core.tool_input import with_input_at
 from safe_arm.core.versions import installed, versions
 from safe_arm.partitioner.checks import Refusal
@@ -32,7 +33,13 @@ from safe_arm.partitioner.trials import Trials
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.repro.script import TAKEN, script
 from safe_arm.repro.shrink import part_to_repeat
-from safe_arm.repro.source_code import Constant, bytes_of, comment, source_of
+from safe_arm.repro.source_code import (
+    Constant,
+    ConstantOf,
+    bytes_of,
+    comment,
+    source_of,
+)
 
 #: Maximum number of bytes of weights in the script itself; more are in a file beside it.
 EMBEDDED = 64 * 1024
@@ -208,7 +215,7 @@ def _expected(failure: Failure) -> str | None:
     return None if name == ToolError.__name__ else name
 
 
-def _constants(program: ExportedProgram) -> Callable[[Node], Constant | None]:
+def _constants(program: ExportedProgram) -> ConstantOf:
     """Return a function that returns the constant that a placeholder of the program holds."""
     state, _ = weights_of(program)
     names = held_names(program)
@@ -237,36 +244,24 @@ def _constants(program: ExportedProgram) -> Callable[[Node], Constant | None]:
 def _header(
     demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
 ) -> str:
+    places = filter(None, map(source_line, demotion.nodes))
+    cause = []
     silent = is_silent(demotion)
-    about = _ABOUT_FAILURE
-    if silent:
-        about = _ABOUT_DIFFERENCE
-    verb = "Demoted: " if isinstance(demotion, Demotion) else "Refused: "
-    lines = [*about, "", f"{verb} {', '.join(dict.fromkeys(_ops(demotion)))}"]
-    for place in dict.fromkeys(map(source_line, demotion.nodes)):
-        if place:
-            lines.append(f"Code:     {place}")
-    if len(nodes) > len(demotion.nodes):
-        lines.append(_COMPANY)
-    lines.append(f"Reason:   {demotion.reason}")
-    if command:
-        lines.append(f"Command:  {command}")
-    lines.append(f"Versions: {', '.join(_versions(spec))}")
     if isinstance(demotion, Demotion) and not silent:
-        lines += ["", "What failed when it was demoted:"]
-        lines += _cause(demotion.failure.details)
-    return "".join([f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines])
-
-
-_COMPANY = "          It lowers alone; the operators beside it are here because it fails in their company."
-_ABOUT_FAILURE = (
-    "This script lowers part of a model alone, with stock ExecuTorch, on which its Arm backend failed.",
-    "It needs torch and executorch. Exit status: 0 if the failure is reproduced, 1 if not.",
-)
-_ABOUT_DIFFERENCE = (
-    "This script lowers part of a model alone, with stock ExecuTorch, and runs it in the TOSA reference model.",
-    "It needs torch, executorch and tosa-tools. Exit status: 0 if stock fails or computes something else, 1 if not.",
-)
+        cause = _cause(demotion.failure.details)
+    template = templates("safe_arm.repro", "").get_template("header.txt.j2")
+    text = template.render(
+        silent=silent,
+        verb="Demoted" if isinstance(demotion, Demotion) else "Refused",
+        operators=dict.fromkeys(_ops(demotion)),
+        places=map(comment, dict.fromkeys(places)),
+        in_company=len(nodes) > len(demotion.nodes),
+        reason=comment(demotion.reason),
+        command=comment(command),
+        versions=_versions(spec),
+        cause=list(map(comment, cause)),
+    )
+    return "".join([f"# {_steady(line)}".rstrip() + "\n" for line in text.split("\n")])
 
 
 def _cause(details: str) -> list[str]:
