@@ -59,26 +59,20 @@ def or_many(command: Command) -> Command:
     @functools.wraps(command)
     def called(**params: Any) -> None:
         ctx = click.get_current_context()
-        if _is_many(ctx.params):
+        model, *_ = ctx.params["model"]
+        is_many = any(map(explicit, OF_THE_RUN)) or is_pattern(model)
+        for name in ("model", *VARIED):
+            values = ctx.params[name]
+            is_many |= len(set(values)) > 1
+            params[name] = values[0] if values else None
+        if is_many:
             _run_many(ctx)
             return
         for name in OF_THE_RUN:
             params.pop(name, None)
-        for name in ("model", *VARIED):
-            params[name] = params[name][0] if params[name] else None
         command(**params)
 
     return JOBS(called)
-
-
-def _is_many(params: Mapping[str, Any]) -> bool:
-    """Return whether there may be more than one job, or the command line has an option of such a run."""
-    if any(map(explicit, OF_THE_RUN)):
-        return True
-    for name in ("model", *VARIED):
-        if len(set(params[name])) > 1:
-            return True
-    return is_pattern(params["model"][0])
 
 
 def _run_many(ctx: click.Context) -> None:

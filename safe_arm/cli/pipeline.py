@@ -183,7 +183,14 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
         if request.footprint:
             with steps.step("measure the footprint", announce=False):
                 reports[policy] = with_footprint(outcome.report, outcome.program)
-    _write_reports(request, reports[request.policy], steps)
+    report = reports[request.policy]
+    if request.operators is not None:
+        kernels = report.footprint.kernels if report.footprint else ()
+        with steps.step(f"write {request.operators}"):
+            write_output(request.operators, operator_list(kernels).encode())
+    for path in request.reports:
+        with steps.step(f"write {path}"):
+            write_output(path, rendered(report, path, request.model.stem))
     missing = without_kernel[request.policy]
     if missing:
         steps.warn(
@@ -262,17 +269,6 @@ def _write_program(
             write_bundle(
                 output, outcome.program, programs, outcome.shipped, outcome.report
             )
-
-
-def _write_reports(request: Request, report: Report, steps: Steps) -> None:
-    """Write the files about the program: the list of kernels, and the reports."""
-    if request.operators is not None:
-        kernels = report.footprint.kernels if report.footprint else ()
-        with steps.step(f"write {request.operators}"):
-            write_output(request.operators, operator_list(kernels).encode())
-    for path in request.reports:
-        with steps.step(f"write {path}"):
-            write_output(path, rendered(report, path, request.model.stem))
 
 
 class LoweringProgress(Listener):

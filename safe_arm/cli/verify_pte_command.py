@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +12,6 @@ from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE
 from safe_arm.cli.quiet import quiet as silenced
-
-if TYPE_CHECKING:
-    from safe_arm.bundle.verifying import Step
 
 
 @click.command("verify-pte", cls=ExecuTorchCommand)
@@ -60,10 +56,8 @@ def verify_pte(
         checked = verify(program, manifest=manifest)
     for step in checked.steps:
         if not quiet or step.outcome == "failed":
-            click.echo(_line(step))
+            detail = " ".join(step.detail.split())
+            name = f"{step.name}: {detail}" if detail else step.name
+            click.echo(f"{step.outcome:<8} {name}")
     if not checked.good:
         ctx.exit(FAILED)
-
-
-def _line(step: Step) -> str:
-    return f"{step.outcome:<8} {step.name}{': ' * bool(step.detail)}{' '.join(step.detail.split())}"

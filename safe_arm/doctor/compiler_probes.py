@@ -108,12 +108,9 @@ def _why(path: str, ended: Ended) -> tuple[str, str]:
     newest = max(wanted, key=lambda version: [int(part) for part in version.split(".")])
     here = f", this machine has {glibc()}" if glibc() else ""
     detail = f"{path} needs glibc {newest}{here}; {CONVERTER.replace('==', ' ')} runs with older ones"
-    return detail, f"pip install --no-deps {CONVERTER}{_shadowed(path)}"
-
-
-def _shadowed(path: str) -> str:
-    """Return the rest of a command, for a new converter that would not be the one that is found."""
+    fix = f"pip install --no-deps {CONVERTER}"
     folder = Path(sys.executable).parent
-    if path in [str(folder / name) for name in CONVERTER_NAMES]:
-        return ""
-    return f" && export MODEL_CONVERTER_PATH={folder / CONVERTER_NAMES[0]}"
+    if path not in [str(folder / name) for name in CONVERTER_NAMES]:
+        # The new converter would not be the one that is found.
+        fix += f" && export MODEL_CONVERTER_PATH={folder / CONVERTER_NAMES[0]}"
+    return detail, fix

@@ -142,8 +142,11 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
         if "not verified" in text:
             return 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
         return 'export with --non-fuseable best (non_fuseable="best"), which keeps the clamp'
+    if verdict.left_float.startswith("--keep-float"):
+        return f"leave out {verdict.left_float}"
     if verdict.left_float:
-        return _advice_for_float(verdict.left_float)
+        why = plain_left_float(verdict.left_float)
+        return f"write it in another way, so that it can be quantised: {why}"
     if verdict.stage == "stock":
         return _advice_for_target(report, text, verdict.op)
     if "shape extension" in text:
@@ -156,13 +159,6 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
     return _BY_STAGE.get(verdict.stage) or by_script
-
-
-def _advice_for_float(reason: str) -> str:
-    """Return the advice for an operator that the quantiser left float."""
-    if reason.startswith("--keep-float"):
-        return f"leave out {reason}"
-    return f"write it in another way, so that it can be quantised: {plain_left_float(reason)}"
 
 
 def _advice_for_target(report: Report, text: str, operator: str) -> str:

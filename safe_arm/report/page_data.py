@@ -45,9 +45,14 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
         reported_causes: the report's ``causes``.
     """
     numbers = numbers_of(report.verdicts)
+    advice_about: dict[int | Reason, str] = {}
+    for cause in reported_causes:
+        for number, verdict in zip(cause.nodes, cause.verdicts, strict=True):
+            advice_about[number] = cause.advice
+            advice_about.setdefault(verdict.reasons[0], cause.advice)
     reasons: Reasons = {}
     sources: Sources = {"": 0}
-    nodes = _nodes(report, numbers, reasons, sources, _advice(reported_causes))
+    nodes = _nodes(report, numbers, reasons, sources, advice_about)
     table = []
     named = {correction.issue for correction in report.applied}
     for reason, advice in reasons:
@@ -101,7 +106,7 @@ def _nodes(
         report: the record of one partitioning.
         numbers: the number of each operator.
         reasons, sources: the tables.
-        advice: as ``_advice`` returns it.
+        advice: the advice about each fallback by its number, and about each reason.
     """
     several_methods = len(report.methods) > 1
     regions = _regions(report)
@@ -129,16 +134,6 @@ def _nodes(
             node["as_written"] = verdict.as_written
         nodes.append({name: value for name, value in node.items() if value})
     return nodes
-
-
-def _advice(reported_causes: Iterable[Cause]) -> dict[int | Reason, str]:
-    """Return the advice about each fallback by its number, and about each reason."""
-    advice: dict[int | Reason, str] = {}
-    for cause in reported_causes:
-        for number, verdict in zip(cause.nodes, cause.verdicts, strict=True):
-            advice[number] = cause.advice
-            advice.setdefault(verdict.reasons[0], cause.advice)
-    return advice
 
 
 def _output_labels(report: Report) -> list[str]:
