@@ -115,7 +115,12 @@ class UnitDistances:
         if self._axis is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)
 
-    def _add_channels(self, signal: Tensor, noise: Tensor, axis: int) -> None:
+    def _add_channels(
+        self,
+        signal: Tensor,
+        noise: Tensor,
+        axis: int,
+    ) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]
         powers = torch.stack((signal.square().sum(rest), noise.square().sum(rest)))
         if self._channels.shape == powers.shape:

@@ -41,7 +41,9 @@ Logger = TypeVar("Logger", bound=ValueLogger)
 
 
 def with_loggers(
-    graph_module: GraphModule, places: Mapping[str, Sequence[str]], kind: type[Logger]
+    graph_module: GraphModule,
+    places: Mapping[str, Sequence[str]],
+    kind: type[Logger],
 ) -> tuple[GraphModule, dict[str, Logger]]:
     """Return a copy of a graph that logs values, and its loggers by name.
 

@@ -197,7 +197,9 @@ class _Nets:
 
 
 def _accuracy(
-    unit: QuantisedUnit, distances: UnitDistances, at_outputs: Mapping[str, float]
+    unit: QuantisedUnit,
+    distances: UnitDistances,
+    at_outputs: Mapping[str, float],
 ) -> UnitAccuracy:
     channel, channel_db = distances.worst_channel
     return UnitAccuracy(

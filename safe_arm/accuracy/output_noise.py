@@ -32,7 +32,10 @@ class OutputNoise:
     """
 
     def __init__(
-        self, reference: GraphModule, paired: Mapping[str, str], draws: int
+        self,
+        reference: GraphModule,
+        paired: Mapping[str, str],
+        draws: int,
     ) -> None:
         places = {unit: [node] for unit, node in paired.items()}
         self._model, self._loggers = with_loggers(reference, places, LeafLogger)

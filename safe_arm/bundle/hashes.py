@@ -79,7 +79,11 @@ def _read(path: Path, what: str) -> bytes:
     return path.read_bytes()
 
 
-def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]:
+def differences(
+    proof: Manifest,
+    files: Contents,
+    name: str,
+) -> list[Difference]:
     """Return the differences between files and a manifest; none if the program is the proven one.
 
     Args:
@@ -101,7 +105,11 @@ def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]
     return wrong
 
 
-def _of_program(proof: Manifest, files: Contents, name: str) -> list[Difference]:
+def _of_program(
+    proof: Manifest,
+    files: Contents,
+    name: str,
+) -> list[Difference]:
     expected = []
     for shipped in proof.delegates:
         why = f"the delegate ({shipped.backend}) is not the one that was proven"

@@ -153,12 +153,7 @@ def write_bundle(
     for name, method in methods.items():
         cases[name] = [(case.stimulus.inputs, case.outputs) for case in method.cases]
     bundle = bundled(pte, cases)
-    described = [_described(*each) for each in delegates]
-    graphs = {}
-    for each, (_, graph) in zip(described, delegates, strict=True):
-        if graph is not None and each.tosa is not None:
-            graphs[each.tosa.name] = graph.tosa
-    archive = archived(graphs) if graphs else None
+    described, archive = _described_all(delegates)
     data_by_key = named_data_of(file).items()
     named_data = [Digest.of(f"named data {key}", data) for key, data in data_by_key]
     manifest = Manifest(
@@ -222,6 +217,18 @@ def _opened(
         return MethodCut(file, method, calls), run_call
     except UncuttableError as error:
         return str(error), run_call
+
+
+def _described_all(
+    delegates: DelegatesWithGraphs,
+) -> tuple[list[ShippedDelegate], bytes | None]:
+    """Return the proof's record of each delegate and the archive of their TOSA graphs, if there are any."""
+    described = [_described(*each) for each in delegates]
+    graphs = {}
+    for each, (_, graph) in zip(described, delegates, strict=True):
+        if graph is not None and each.tosa is not None:
+            graphs[each.tosa.name] = graph.tosa
+    return described, archived(graphs) if graphs else None
 
 
 def _described(delegate: PteDelegate, graph: ShippedGraph | None) -> ShippedDelegate:

@@ -39,6 +39,7 @@ from safe_arm.core.errors import UsageError
 if TYPE_CHECKING:
     from safe_arm.cli.request import Request
     from safe_arm.core.record import Report
+    from safe_arm.gate.regressions import Comparison
 
 #: Goes up when a field changes its meaning or goes away.
 SCHEMA_VERSION = 1
@@ -137,20 +138,22 @@ def check(
         comparisons = compare(gate, report)
         stock = stock_result(request, verbose) if request.stock else None
         if as_json:
-            more: dict[str, Any] = {}
+            document = _document(request, reports)
             if gate.path:
-                more["gate"] = [
-                    {**asdict(each), "worse": each.worse} for each in comparisons
-                ]
+                document["gate"] = list(map(_comparison, comparisons))
             if stock is not None:
-                more["stock"] = stock.to_dict()
-            click.echo(json.dumps({**_document(request, reports), **more}, indent=1))
+                document["stock"] = stock.to_dict()
+            click.echo(json.dumps(document, indent=1))
         elif not request.quiet:
             print_comparison(request, reports, stock)
             print_comparisons(gate, comparisons)
     finish(gate, request, report, fail_under, comparisons, time.monotonic() - start)
     if report.contained and not gate.path:
         ctx.exit(FAILED)
+
+
+def _comparison(figure: Comparison) -> dict[str, Any]:
+    return asdict(figure) | {"worse": figure.worse}
 
 
 def _document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:

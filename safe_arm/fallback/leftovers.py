@@ -88,7 +88,9 @@ def _decompose(node: Node, program: ExportedProgram) -> bool:
 
 
 def _alone(
-    node: Node, results: list[Node], program: ExportedProgram
+    node: Node,
+    results: list[Node],
+    program: ExportedProgram,
 ) -> ExportedProgram:
     """Return an ATen program that is one operator, its inputs those of the node, its outputs some results of it.
 

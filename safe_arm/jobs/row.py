@@ -105,7 +105,11 @@ class Row:
     schema_version: int = SCHEMA_VERSION
 
 
-def row_of(job: Job, outcome: JobEnded, figures: Figures) -> Row:
+def row_of(
+    job: Job,
+    outcome: JobEnded,
+    figures: Figures,
+) -> Row:
     """Return the row of a job that ended."""
     files = {}
     if outcome.result:

@@ -157,7 +157,11 @@ def _too_wide(lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
     return [name for name in COLUMNS if name in left_out]
 
 
-def index(rows: Sequence[Row], expected: int, title: str) -> str:
+def index(
+    rows: Sequence[Row],
+    expected: int,
+    title: str,
+) -> str:
     """Return a page that opens from disk and loads nothing.
 
     Args:

@@ -66,7 +66,10 @@ class ScriptWriter(Observer):
     float_borders: bool
 
     def demoted(
-        self, demotion: Demotion, proposal: Proposal, trials: Trials
+        self,
+        demotion: Demotion,
+        proposal: Proposal,
+        trials: Trials,
     ) -> Path | None:
         """Write a script that repeats a demotion, with the operators beside it that this needs."""
         nodes = list(demotion.nodes)
@@ -91,7 +94,10 @@ class ScriptWriter(Observer):
         return scripts
 
     def _write(
-        self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram
+        self,
+        refusal: Refusal,
+        nodes: Sequence[Node],
+        program: ExportedProgram,
     ) -> Path | None:
         """Write a script as ``write`` does; warn and return None if that fails, which does not end the export."""
         path = attempted(self.write, refusal, nodes, program)
@@ -104,7 +110,10 @@ class ScriptWriter(Observer):
         return path
 
     def write(
-        self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram
+        self,
+        refusal: Refusal,
+        nodes: Sequence[Node],
+        program: ExportedProgram,
     ) -> Path:
         """Write a script that lowers demoted or refused nodes, alone, with stock ExecuTorch.
 
@@ -242,7 +251,10 @@ def _constants(program: ExportedProgram) -> ConstantOf:
 
 
 def _header(
-    demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
+    demotion: Refusal,
+    nodes: Sequence[Node],
+    spec: SpecSource,
+    command: str,
 ) -> str:
     places = filter(None, map(source_line, demotion.nodes))
     cause = []

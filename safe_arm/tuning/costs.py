@@ -44,7 +44,11 @@ class Cost:
     unit: str
 
 
-def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> Cost:
+def cost_of(
+    report: Report,
+    quantised: GraphModule,
+    reference: GraphModule,
+) -> Cost:
     """Return the cost of a lowered program: in Vela's cycles for an Ethos-U, else in multiply-accumulates by width.
 
     Operators off the accelerator are added to either.

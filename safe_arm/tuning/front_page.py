@@ -117,7 +117,11 @@ class _Axis:
     """
 
     def __init__(
-        self, values: list[float], first: int, last: int, may_be_log: bool = False
+        self,
+        values: list[float],
+        first: int,
+        last: int,
+        may_be_log: bool = False,
     ) -> None:
         self._low = min(values)
         self._high = max(values)

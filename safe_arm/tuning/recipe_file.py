@@ -121,7 +121,11 @@ def _recipe(content: Mapping[str, Any]) -> Recipe:
     )
 
 
-def _accept(what: str, value: object, accepted: tuple[object, ...]) -> None:
+def _accept(
+    what: str,
+    value: object,
+    accepted: tuple[object, ...],
+) -> None:
     if value not in accepted or type(value) not in map(type, accepted):
         raise ValueError(
             f"{what} is {value!r}; accepted: {', '.join(map(str, accepted))}"

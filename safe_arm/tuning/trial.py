@@ -90,7 +90,9 @@ class Budget:
 
 
 def best_of(
-    trials: Sequence[Trial], at_least: float, budget: Budget = Budget()
+    trials: Sequence[Trial],
+    at_least: float,
+    budget: Budget = Budget(),
 ) -> Trial | None:
     """Return the cheapest proven trial within the budget that reaches a target.
 
