@@ -19,8 +19,8 @@ from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
 from safe_arm.cli.options import FILE, Command, request_of
-from safe_arm.cli.project_defaults import explicit, note_overridden, whence
-from safe_arm.cli.request import VELAS
+from safe_arm.cli.project_defaults import explicit, note_overridden, spelled, whence
+from safe_arm.cli.request import HOW_TO_QUANTISE, VELAS
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ VARIED = ("target", "profile", "non_fuseable")
 #: The options of the run as a whole; no job has them.
 OF_THE_RUN = ("jobs", "results")
 #: The options of no use to a program that is quantised already.
-QUANTISES = ("calibrate", "activations", "per_tensor", "keep_float")
+QUANTISES = ("calibrate", *HOW_TO_QUANTISE)
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 ROWS = "rows.jsonl"
 INDEX = "index.html"
@@ -243,14 +243,7 @@ def _spelled(ctx: click.Context, options: Mapping[str, Any]) -> list[str]:
             value = ctx.params.get(name)  # which --isolated is not among
         if value is None or not isinstance(option, click.Option):
             continue
-        flag = max(option.opts, key=len)
-        if not option.is_flag:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"{flag}={each}" for each in values]
-        elif value:
-            words.append(flag)
-        else:
-            words += option.secondary_opts[:1]
+        words += spelled(option, value)
     return words
 
 

@@ -182,22 +182,23 @@ def note_overridden() -> None:
         default = option.type_cast_value(ctx, defaults[name])
         value = ctx.params[name]
         if default != value:
-            used = _shown_option(option, key, value)
-            left_out = _shown_option(option, key, default)
+            used, left_out = (
+                " ".join(spelled(option, each)) or f"no --{key}"
+                for each in (value, default)
+            )
             click.echo(
                 f"Note: {used} of the command line is used, not {left_out} of {ctx.meta[_FOUND]}",
                 err=True,
             )
 
 
-def _shown_option(option: click.Option, key: str, value: object) -> str:
-    """Return an option as the user would write it."""
+def spelled(option: click.Option, value: object) -> list[str]:
+    """Return an option with its value as the words of a command line."""
+    name = max(option.opts, key=len)
     if option.is_flag:
-        if value:
-            return f"--{key}"
-        return (option.secondary_opts or [f"no --{key}"])[0]
+        return [name] if value else option.secondary_opts[:1]
     values = value if isinstance(value, tuple) else (value,)
-    return " ".join(f"--{key} {each}" for each in values)
+    return [f"{name}={each}" for each in values]
 
 
 def explicit(name: str) -> bool:

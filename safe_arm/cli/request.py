@@ -38,6 +38,8 @@ class Quantisation:
         return self.random or self.calibration is not None
 
 
+#: The parameters that say how to quantise, beside the samples.
+HOW_TO_QUANTISE = ("activations", "per_tensor", "keep_float")
 #: The parameters for Vela, of no use to a target that is no Ethos-U.
 VELAS = ("system_config", "memory_mode", "config")
 

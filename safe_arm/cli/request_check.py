@@ -11,6 +11,7 @@ from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of
 from safe_arm.cli.output_file import check_output
 from safe_arm.cli.project_defaults import explicit, flag, whence
+from safe_arm.cli.request import HOW_TO_QUANTISE
 from safe_arm.cli.required_tools import check_tools
 from safe_arm.cli.vela_options import check_vela
 from safe_arm.core.errors import UsageError
@@ -93,7 +94,7 @@ def _check_recipe(request: Request, quantised: str) -> None:
         raise UsageError(
             "--stock uses stock's quantiser, which takes no recipe; leave one of them out"
         )
-    beside = _options_given(_quantising_options(request))
+    beside = _given(*HOW_TO_QUANTISE)
     if beside:
         raise UsageError(
             f"--recipe says how to quantise; leave out {beside}, or the recipe"
@@ -101,23 +102,9 @@ def _check_recipe(request: Request, quantised: str) -> None:
     read_recipe(request.quantisation.recipe or "")
 
 
-def _quantising_options(request: Request) -> dict[str, bool]:
-    """Return by parameter whether it may say how to quantise; one with a default may be given or not."""
-    asked = request.quantisation
-    return {
-        "activations": True,
-        "per_tensor": asked.per_tensor,
-        "keep_float": bool(asked.keep_float),
-    }
-
-
-def _options_given(asked: dict[str, bool]) -> str:
+def _given(*names: str) -> str:
     """Return those of some options that the command line has, as the user writes them."""
-    options = []
-    for name, is_asked in asked.items():
-        if is_asked and explicit(name):
-            options.append(flag(name))
-    return ", ".join(options)
+    return ", ".join(map(flag, filter(explicit, names)))
 
 
 def _check_files(request: Request) -> None:
@@ -147,14 +134,7 @@ def _check_files(request: Request) -> None:
 
 def _check_quantised(request: Request, operator: str) -> None:
     """Refuse what is of no use for a model that is quantised already; a project's defaults for others are left out."""
-    useless = _options_given(
-        {
-            "calibrate": request.quantisation.given,
-            **_quantising_options(request),
-            "accuracy": request.accuracy,
-            "min_sqnr": request.min_sqnr is not None,
-        }
-    )
+    useless = _given("calibrate", *HOW_TO_QUANTISE, "accuracy", "min_sqnr")
     if useless:
         raise UsageError(
             f"model {str(request.model)!r} is quantised already ({operator}) and taken as it is; leave out "

@@ -68,19 +68,10 @@ def _verified(report: Report) -> str:
 
 
 def _share(report: Report, beside: Report) -> str:
-    part, total, noun = _parts(report)
-    other_part, other_total, _ = _parts(beside)
-    share = f"{percent(part, total)} %"
-    other = f"{percent(other_part, other_total)} %"
+    share = f"{percent(report.share_delegated)} %"
+    other = f"{percent(beside.share_delegated)} %"
+    noun = "MACs" if any(v.macs for v in report.verdicts) else "operators"
     return f"{share} of the {noun}{_instead(share, other)}"
-
-
-def _parts(report: Report) -> tuple[int, int, str]:
-    macs = sum(verdict.macs for verdict in report.verdicts)
-    if macs:
-        delegated = sum(v.macs for v in report.verdicts if v.delegate)
-        return delegated, macs, "MACs"
-    return len(report.compute) - len(report.fallbacks), len(report.compute), "operators"
 
 
 def _delegates(report: Report, beside: Report) -> str:
