@@ -40,8 +40,15 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
     """
     request = source.request
     bench = _workbench(source, target)
+    asked = request.quantisation
+    parts = request.profile.parts
+    levels: Sequence[Level] = LEVELS
+    if "int16" not in parts or asked.activations == 16:
+        levels = LEVELS[1:]
+    start = Choice(asked.activations, not asked.per_tensor)  # what export would do
+    on_cpu = "FP" not in parts
     with steps.step(f"tune for {request.target}"):
-        search = _search(request, bench, steps)
+        search = Search(bench, start, levels, on_cpu, steps.note, steps.count)
         for note in log_notes(bench.log, target.log):
             steps.note(note)
         try:
@@ -77,17 +84,6 @@ def log_notes(log: TrialLog, path: Path) -> Iterator[str]:
         yield (
             f"Note: repeats {trials} of {path}, whose costs are by another estimator, {estimator}, not {log.estimator}"
         )
-
-
-def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
-    """Return the search that starts at what ``export`` would do."""
-    asked = request.quantisation
-    parts = request.profile.parts
-    levels: Sequence[Level] = LEVELS
-    if "int16" not in parts or asked.activations == 16:
-        levels = LEVELS[1:]
-    start = Choice(asked.activations, not asked.per_tensor)
-    return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
 
 
 def _text(found: Found, output: Path, estimator: str) -> str:

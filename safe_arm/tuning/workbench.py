@@ -139,7 +139,7 @@ class Workbench:
                 f"its outputs are not compared with the float net: {beside_float.note}"
             )
         report = self._lowered(torch.export.export(module, self.samples[0]))
-        cost = cost_of(report, module, quantised.reference)
+        cost, unit = cost_of(report, module, quantised.reference)
         sram = None
         for amount in amounts(report):
             if amount.name == "sram":
@@ -151,8 +151,8 @@ class Workbench:
             sqnr_db=beside_float.sqnr,
             worst_sample_db=beside_float.worst_sqnr,
             sram=sram,
-            cost=cost.value,
-            unit=cost.unit,
+            cost=cost,
+            unit=unit,
             proven=not why,
             reason=why,
             delegates=len(report.delegates),
