@@ -15,10 +15,13 @@ with executorch_imported():
 
     from safe_arm._compat.factories import compile_spec_of, custom_ops_of
     from safe_arm._compat.upstream import (
+        EthosUCompileSpec,
         EthosUPartitioner,
         EthosUQuantizer,
+        TosaCompileSpec,
         TOSAPartitioner,
         TOSAQuantizer,
+        VgfCompileSpec,
         VgfPartitioner,
         VgfQuantizer,
     )
@@ -29,13 +32,15 @@ with executorch_imported():
     )
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
-#: Stock's partitioners, in whose place ``SafeArmPartitioner`` is put, and by stock's quantiser ours.
-PARTITIONERS: tuple[type, ...] = (TOSAPartitioner, EthosUPartitioner, VgfPartitioner)
-QUANTIZERS: dict[type, type] = {
-    TOSAQuantizer: SafeTOSAQuantizer,
-    EthosUQuantizer: SafeEthosUQuantizer,
-    VgfQuantizer: SafeVgfQuantizer,
+#: By compile spec, stock's partitioner, stock's quantiser and ours.
+CLASSES: dict[type, tuple[type, type, type]] = {
+    TosaCompileSpec: (TOSAPartitioner, TOSAQuantizer, SafeTOSAQuantizer),
+    EthosUCompileSpec: (EthosUPartitioner, EthosUQuantizer, SafeEthosUQuantizer),
+    VgfCompileSpec: (VgfPartitioner, VgfQuantizer, SafeVgfQuantizer),
 }
+#: Stock's partitioners, in whose place ``SafeArmPartitioner`` is put, and by stock's quantiser ours.
+PARTITIONERS = tuple([partitioner for partitioner, *_ in CLASSES.values()])
+QUANTIZERS = {stock: ours for _, stock, ours in CLASSES.values()}
 
 
 def safe(recipe: Any, **options: Any) -> Any:

@@ -1,23 +1,19 @@
-"""Signal, noise and range of values over samples, by ExecuTorch's comparator."""
+"""Signal, noise and range of values over samples."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
-from executorch.devtools.inspector.numerical_comparator import MSEComparator
+from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import decibel
 
-_SQUARES = MSEComparator()
 
-
-def finite(
-    wanted: torch.Tensor, got: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def finite(wanted: Tensor, got: Tensor) -> tuple[Tensor, Tensor]:
     """Return two values, with 0 in both where either is infinite or NaN, as in a mask."""
     # A sum is cheaper than a look at each.
     if math.isfinite(wanted.sum().item() + got.sum().item()):
@@ -26,15 +22,16 @@ def finite(
     return wanted.where(fine, 0.0), got.where(fine, 0.0)
 
 
-def float_leaves(outputs: object) -> list[torch.Tensor]:
+def float_leaves(outputs: object) -> list[Tensor]:
     """Return the float tensors among the outputs of a net."""
     tensors = []
     for leaf in tree_leaves(outputs):
-        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+        if isinstance(leaf, Tensor) and leaf.is_floating_point():
             tensors.append(leaf)
     return tensors
 
 
+@dataclass
 class SignalDistance:
     """Mean squares over samples.
 
@@ -43,9 +40,8 @@ class SignalDistance:
         noise: of the difference.
     """
 
-    def __init__(self) -> None:
-        self.signal = 0.0
-        self.noise = 0.0
+    signal: float = 0.0
+    noise: float = 0.0
 
     def add(self, signal: float, noise: float) -> None:
         """Add one sample."""
@@ -58,14 +54,14 @@ class SignalDistance:
         return decibel(self.signal, self.noise)
 
 
-def power(value: torch.Tensor) -> float:
+def power(value: Tensor) -> float:
     """Return the mean square of a value."""
-    return apart(value, torch.zeros((), dtype=value.dtype))
+    return value.double().square().mean().item()
 
 
-def apart(wanted: torch.Tensor, got: torch.Tensor) -> float:
+def apart(wanted: Tensor, got: Tensor) -> float:
     """Return the mean square of a difference, in float64."""
-    return _SQUARES.element_compare(wanted, got)
+    return power(wanted.double() - got.double())
 
 
 class UnitDistances:
@@ -91,16 +87,18 @@ class UnitDistances:
 
     def add(
         self,
-        whole: QuantizationComparisonResult,
-        alone: QuantizationComparisonResult | None,
+        wanted: Tensor,
+        whole: Tensor,
+        alone: Tensor | None,
     ) -> None:
         """Add one sample.
 
         Args:
+            wanted: the float value.
             whole: as the net runs.
             alone: this unit alone; None if it has no error of its own.
         """
-        value, running = finite(whole.ref, whole.actual)
+        value, running = finite(wanted, whole)
         signal = power(value)
         self.cumulative.add(signal, apart(value, running))
         if value.numel():
@@ -112,13 +110,16 @@ class UnitDistances:
         if alone is None:
             self.isolated.add(signal, 0.0)
             return
-        _, own = finite(whole.ref, alone.actual)
+        _, own = finite(wanted, alone)
         self.isolated.add(signal, apart(value, own))
         if self._axis is not None:
             self._add_channels(value.double(), (own - value).double(), self._axis)
 
     def _add_channels(
-        self, signal: torch.Tensor, noise: torch.Tensor, axis: int
+        self,
+        signal: Tensor,
+        noise: Tensor,
+        axis: int,
     ) -> None:
         rest = [dim for dim in range(signal.dim()) if dim != axis]
         powers = torch.stack((signal.square().sum(rest), noise.square().sum(rest)))

@@ -6,14 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from safe_arm._compat.numeric_debugger import (
-    NodeSourceDebugInfo,
-    compare_results,
-    extract_results_from_loggers,
-)
 from safe_arm.accuracy.counterparts import counterparts
 from safe_arm.accuracy.distances import (
     SignalDistance,
@@ -23,7 +19,7 @@ from safe_arm.accuracy.distances import (
     float_leaves,
     power,
 )
-from safe_arm.accuracy.loggers import CopyingLogger, handle, with_loggers
+from safe_arm.accuracy.loggers import ValueLogger, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
 from safe_arm.core.island import op_name
@@ -136,55 +132,53 @@ class _Nets:
     ) -> None:
         self._scales: dict[str, float] = {}
         self.distances: dict[str, UnitDistances] = {}
-        float_places, whole_places, alone_places = [], [], []
+        float_places = {}
+        whole_places = {}
+        alone_places = {}
         for unit in units:
             name = unit.source.name
             self._scales[name] = unit.qparams.scale
             self.distances[name] = UnitDistances(unit.qparams, unit.channel_axis)
             dequantised = [node.name for node in unit.dequantised]
-            float_places.append((name, [paired[name]]))
-            whole_places.append((name, dequantised[:1]))
-            whole_places.append((f"{name}{_EXACT}", [name]))
-            alone_places.append((name, dequantised))
-        self._float, _ = with_loggers(reference, float_places, CopyingLogger)
-        self._whole, _ = with_loggers(quantised, whole_places, CopyingLogger)
-        self._alone, self._loggers = with_loggers(
-            quantised, alone_places, CopyingLogger
-        )
+            float_places[name] = [paired[name]]
+            whole_places[name] = dequantised[:1]
+            whole_places[f"{name}{_EXACT}"] = [name]
+            alone_places[name] = dequantised
+        self._float = with_loggers(reference, float_places, ValueLogger)
+        self._whole = with_loggers(quantised, whole_places, ValueLogger)
+        self._alone = with_loggers(quantised, alone_places, ValueLogger)
         self.outputs: list[SignalDistance] = []
-        self.errors: list[dict[str, torch.Tensor]] = []
+        self.errors: list[dict[str, Tensor]] = []
         self.samples_db: list[float] = []
 
     @torch.no_grad()
     def compare(self, sample: tuple[object, ...]) -> None:
         """Run the three nets on one sample."""
-        wanted, floats = _run(self._float, sample)
-        got, whole = _run(self._whole, sample)
-        for name, logger in self._loggers.items():
-            logger.substitute = None
-            if handle(name) in floats:
-                logger.substitute = _logged(floats, name)
-        _, alone = _run(self._alone, sample)
-        cumulative = compare_results(floats, whole)
-        isolated = compare_results(floats, alone)
-        errors: dict[str, torch.Tensor] = {}
+        float_net, floats = self._float
+        whole_net, whole = self._whole
+        alone_net, alone = self._alone
+        wanted = float_leaves(float_net(*sample))
+        got = float_leaves(whole_net(*sample))
+        for name, logger in alone.items():
+            logger.substitute = floats[name].value
+        alone_net(*sample)
+        errors: dict[str, Tensor] = {}
         for name, distances in self.distances.items():
-            running = cumulative[handle(name)].results[0]
-            own = isolated[handle(name)].results[0]
-            rounded = _logged(whole, name) - _logged(whole, f"{name}{_EXACT}")
+            value = floats[name].value
+            running = whole[name].value
+            rounded = running - whole[f"{name}{_EXACT}"].value
             on_steps = _ON_STEPS * self._scales[name]
             if not rounded.numel() or rounded.abs().max().item() < on_steps:
-                distances.add(running, None)
+                distances.add(value, running, None)
                 continue
-            distances.add(running, own)
-            exact, quantised = finite(own.ref, own.actual)
+            own = alone[name].value
+            distances.add(value, running, own)
+            exact, quantised = finite(value, own)
             errors[name] = quantised - exact
         self.errors.append(errors)
-        self._compare_outputs(float_leaves(wanted), float_leaves(got))
+        self._compare_outputs(wanted, got)
 
-    def _compare_outputs(
-        self, wanted: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
-    ) -> None:
+    def _compare_outputs(self, wanted: Sequence[Tensor], got: Sequence[Tensor]) -> None:
         self.outputs = self.outputs or [SignalDistance() for _ in wanted]
         lowest = EXACT_DB
         for distance, *pair in zip(self.outputs, wanted, got, strict=True):
@@ -202,27 +196,10 @@ class _Nets:
         return sum(each.noise / each.signal for each in self.outputs if each.signal)
 
 
-#: The values that the loggers of a net kept, as torchao returns them.
-_Logged = dict[NodeSourceDebugInfo, tuple[str | None, object, list[torch.Tensor]]]
-
-
-def _logged(results: _Logged, name: str) -> torch.Tensor:
-    """Return the value of the one sample that the logger of that name kept."""
-    _, _, values = results[handle(name)]
-    return values[0]
-
-
-def _run(model: GraphModule, sample: tuple[object, ...]) -> tuple[object, _Logged]:
-    """Run a net on one sample; return its output and the logged values."""
-    for module in model.children():
-        if isinstance(module, CopyingLogger):
-            module.stats = []
-    output = model(*sample)
-    return output, extract_results_from_loggers(model)
-
-
 def _accuracy(
-    unit: QuantisedUnit, distances: UnitDistances, at_outputs: Mapping[str, float]
+    unit: QuantisedUnit,
+    distances: UnitDistances,
+    at_outputs: Mapping[str, float],
 ) -> UnitAccuracy:
     channel, channel_db = distances.worst_channel
     return UnitAccuracy(

@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule
 
-from safe_arm.accuracy.distances import finite, float_leaves
+from safe_arm.accuracy.distances import finite, float_leaves, power
 from safe_arm.accuracy.loggers import LeafLogger, with_loggers
 
 #: Random signs for each sample at least and at most: the estimate of a noise power by n draws is right to sqrt(2 / n).
@@ -31,9 +32,12 @@ class OutputNoise:
     """
 
     def __init__(
-        self, reference: GraphModule, paired: Mapping[str, str], draws: int
+        self,
+        reference: GraphModule,
+        paired: Mapping[str, str],
+        draws: int,
     ) -> None:
-        places = [(unit, [node]) for unit, node in paired.items()]
+        places = {unit: [node] for unit, node in paired.items()}
         self._model, self._loggers = with_loggers(reference, places, LeafLogger)
         self._draws = min(MOST, max(DRAWS, draws))
         self._generator = torch.Generator().manual_seed(0)
@@ -51,31 +55,24 @@ class OutputNoise:
                     ratios[name] += noise / signal
         return ratios
 
-    def add(
-        self, sample: tuple[object, ...], errors: Mapping[str, torch.Tensor]
-    ) -> None:
+    def add(self, sample: tuple[object, ...], errors: Mapping[str, Tensor]) -> None:
         """Add one sample, and the error of each unit on it."""
-        for logger in self._loggers.values():
-            logger.stats = []
         with torch.enable_grad():
             outputs = float_leaves(self._model(*sample))
-        values = {}
-        for name in errors:
-            if self._loggers[name].stats:
-                values[name] = self._loggers[name].stats[0]
+        values = {name: self._loggers[name].value for name in errors}
         self._signal = self._signal or [0.0] * len(outputs)
         for index, output in enumerate(outputs):
             value, _ = finite(output.detach(), output.detach())
-            self._signal[index] += value.double().square().mean().item()
+            self._signal[index] += power(value)
             if values and output.requires_grad and output.numel():
                 self._add_output(index, output, values, errors)
 
     def _add_output(
         self,
         index: int,
-        output: torch.Tensor,
-        values: Mapping[str, torch.Tensor],
-        errors: Mapping[str, torch.Tensor],
+        output: Tensor,
+        values: Mapping[str, Tensor],
+        errors: Mapping[str, Tensor],
     ) -> None:
         directions = self._directions(output)
         leaves = list(values.values())
@@ -93,7 +90,7 @@ class OutputNoise:
                     noise = self._noise.setdefault(name, [0.0] * len(self._signal))
                     noise[index] += caused / len(directions) / squares
 
-    def _directions(self, output: torch.Tensor) -> torch.Tensor:
+    def _directions(self, output: Tensor) -> Tensor:
         """Return random signs; for few values, each value by itself, which makes the sum exact."""
         size = output.numel()
         if size <= self._draws:

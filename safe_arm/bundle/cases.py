@@ -115,7 +115,9 @@ def make_cases(
 
 
 def _stimuli(
-    program: ExportedProgram, samples: Sequence[Sequence[Tensor]], macs: int
+    program: ExportedProgram,
+    samples: Sequence[Sequence[Tensor]],
+    macs: int,
 ) -> list[Stimulus]:
     """Return a user's samples, then the inputs that the program's delegates are proven on."""
     chosen = []
@@ -182,7 +184,9 @@ def _bound(
 
 
 def _off(
-    outputs: Sequence[Tensor], reference: Sequence[Tensor | None], step: float | None
+    outputs: Sequence[Tensor],
+    reference: Sequence[Tensor | None],
+    step: float | None,
 ) -> float | None:
     """Return how far outputs are from the reference, in codes if there is a step; None if a reference is missing."""
     worst = 0.0

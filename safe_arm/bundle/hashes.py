@@ -15,7 +15,7 @@ from safe_arm._compat.pte import (
     named_data_of,
 )
 from safe_arm._compat.pte_runtime import Case, read_bundle
-from safe_arm.bundle.manifest import AGAIN, Digest, Manifest
+from safe_arm.bundle.manifest import AGAIN, Digest, Manifest, ShippedDelegate
 from safe_arm.core.errors import UsageError
 from safe_arm.repro.source_code import bytes_of
 
@@ -79,7 +79,11 @@ def _read(path: Path, what: str) -> bytes:
     return path.read_bytes()
 
 
-def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]:
+def differences(
+    proof: Manifest,
+    files: Contents,
+    name: str,
+) -> list[Difference]:
     """Return the differences between files and a manifest; none if the program is the proven one.
 
     Args:
@@ -101,21 +105,31 @@ def differences(proof: Manifest, files: Contents, name: str) -> list[Difference]
     return wrong
 
 
-def _of_program(proof: Manifest, files: Contents, name: str) -> list[Difference]:
-    if _is_another(proof, files):
+def _of_program(
+    proof: Manifest,
+    files: Contents,
+    name: str,
+) -> list[Difference]:
+    expected = []
+    for shipped in proof.delegates:
+        why = f"the delegate ({shipped.backend}) is not the one that was proven"
+        expected.append((shipped.data, why))
+    for weight in proof.weights:
+        expected.append((weight, "the weights are not the ones that were proven"))
+    found = [*(each.data for each in files.delegates), *files.constants]
+    wrong = []
+    for (digest, why), data in zip(expected, found, strict=False):
+        if not digest.fits(data):
+            wrong.append((digest.name, why))
+    # A program that shares none of several parts is another one too.
+    is_another = len(found) != len(expected) or len(wrong) == len(expected) > 1
+    if is_another or _calls(proof.delegates) != _calls(files.delegates):
         raise UsageError(
             f"{name} is the proof of another program, {proof.program.name!r}; {AGAIN}"
         )
     if len(files.program) < proof.program.size:
         sizes = f"{len(files.program)} of {proof.program.size} bytes"
         raise UsageError(f"the program is truncated: it has {sizes}; copy it again")
-    wrong = []
-    for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
-        if not shipped.data.fits(delegate.data):
-            detail = f"the delegate ({shipped.backend}) is not the one that was proven"
-            wrong.append((shipped.data.name, detail))
-    for digest in _unfitting(proof.weights, files.constants):
-        wrong.append((digest.name, "the weights are not the ones that were proven"))
     for digest in _unfitting(proof.named_data, files.data):
         wrong.append((digest.name, "it is not what was proven"))
     if not wrong:
@@ -124,20 +138,9 @@ def _of_program(proof: Manifest, files: Contents, name: str) -> list[Difference]
     return wrong
 
 
-def _is_another(proof: Manifest, files: Contents) -> bool:
-    """Tell whether a program has other delegates or weights than the proof's, or shares none of several with it."""
-    if len(files.delegates) != len(proof.delegates):
-        return True
-    if len(files.constants) != len(proof.weights):
-        return True
-    digests = list(proof.weights)
-    data = list(files.constants)
-    for shipped, delegate in zip(proof.delegates, files.delegates, strict=True):
-        if (shipped.method, shipped.backend) != (delegate.method, delegate.backend):
-            return True
-        digests.append(shipped.data)
-        data.append(delegate.data)
-    return len(digests) > 1 and not any(map(Digest.fits, digests, data))
+def _calls(delegates: Sequence[ShippedDelegate | PteDelegate]) -> list[tuple[str, str]]:
+    """Return the method and the backend of each delegate."""
+    return [(each.method, each.backend) for each in delegates]
 
 
 def _of_bundle(proof: Manifest, files: Contents) -> list[Difference]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from torch import Tensor
 
 from safe_arm import seams
 from safe_arm._compat.pte import (
@@ -17,16 +20,18 @@ from safe_arm._compat.pte import (
     read_program,
 )
 from safe_arm._compat.pte_runtime import Case, RuntimeRunError, check_bundle
-from safe_arm.bundle.bundle_files import BundleFiles, require_program, unarchived
 from safe_arm.bundle.hashes import Contents, differences
 from safe_arm.bundle.manifest import (
     AGAIN,
     BundledMethod,
+    BundleFiles,
     Manifest,
     ShippedDelegate,
     read_manifest,
+    require_program,
+    unarchived,
 )
-from safe_arm.bundle.running import GraphAndTaken, RunsCall, calls_of_graphs, run_method
+from safe_arm.bundle.running import GraphAndTaken, calls_of_graphs, run_method
 from safe_arm.core.differences import absolute_difference
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
@@ -35,6 +40,7 @@ from safe_arm.core.toolchain import require_compiler
 from safe_arm.report.fidelity_text import float_net_lines, verified_line
 from safe_arm.report.numbers import counted
 from safe_arm.verification import vulkan_device
+from safe_arm.verification.delegate import Runner
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.model_server import require_reference_model
 
@@ -111,7 +117,14 @@ def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
     if wrong:
         yield Step("runs", "not run", "the hashes differ")
         return
-    yield Step("hashes", "passed", _hashed(proof))
+    cases = sum(len(method.cases) for method in proof.methods)
+    parts = (
+        "the program",
+        counted(len(proof.delegates), "delegate"),
+        counted(len(proof.weights), "weight"),
+        counted(cases, "bundled case"),
+    )
+    yield Step("hashes", "passed", ", ".join(parts))
     yield from _recorded(proof)
     delegates = list(zip(proof.delegates, delegates_of(file), strict=True))
     graphs = _graphs(contents, delegates)
@@ -123,18 +136,6 @@ def _steps(pte: Path, manifest: Path | None) -> Iterator[Step]:
         cut = attempted(MethodCut, file, method.method, method.calls)
         own = [(s, d) for s, d in delegates if s.method == method.method]
         yield from _run_here(method, cut, own, graphs, contents)
-
-
-def _hashed(proof: Manifest) -> str:
-    """Return the number of parts of each kind whose hashes fit."""
-    cases = sum(len(method.cases) for method in proof.methods)
-    parts = (
-        "the program",
-        counted(len(proof.delegates), "delegate"),
-        counted(len(proof.weights), "weight"),
-        counted(cases, "bundled case"),
-    )
-    return ", ".join(parts)
 
 
 def _graphs(contents: Contents, delegates: Delegates) -> Graphs:
@@ -202,19 +203,23 @@ def _run_here(
             raise cut.root
         yield Step(name, "not run", str(cut.root))
         return
-    calls, vgf, missing = {}, {}, []
+    calls = {}
+    vgf = {}
+    missing = []
     for shipped, delegate in arm:
         calls[shipped.index] = graphs[shipped.method, shipped.index], shipped.takes
-        vgf[shipped.index] = delegate.data, shipped.takes
         if shipped.tosa is None and delegate.backend != "TOSABackend":
             missing.append(shipped.data.name)
+        if delegate.backend == "VgfBackend":
+            vgf[shipped.index] = delegate.data, shipped.takes
     if missing:
         detail = f"no TOSA graph of {missing[0]} was bundled; {AGAIN}"
         yield Step(name, "not run", detail)
     else:
-        yield _in_model(name, method, cut, calls, cases)
-    if any(delegate.backend == "VgfBackend" for _, delegate in arm):
-        yield _on_vulkan(method, cut, vgf, cases)
+        yield _compared(name, method, cut, calls, _reference_model, cases)
+    if vgf:
+        name = f"{method.method} with the program's own VGF on Vulkan"
+        yield _compared(name, method, cut, vgf, _vulkan, cases)
 
 
 def _in_runtime(method: BundledMethod, bundle: bytes) -> Step:
@@ -230,57 +235,53 @@ def _cases_and_tolerance(method: BundledMethod) -> str:
     return f"{counted(len(method.cases), 'case')}, atol {method.atol:g}"
 
 
-def _in_model(
-    name: str,
-    method: BundledMethod,
-    cut: MethodCut,
-    graphs: Mapping[int, GraphAndTaken],
-    cases: Sequence[Case],
-) -> Step:
-    try:
-        require_reference_model()
-    except UsageError as error:
-        return Step(name, "not run", str(error))
+@contextmanager
+def _reference_model() -> Iterator[Runner]:
+    require_reference_model()
     with ModelProcess(TIME_LIMIT) as model:
-        return _compared(name, method, cut, calls_of_graphs(graphs, model), cases)
+        yield model
 
 
-def _on_vulkan(
-    method: BundledMethod,
-    cut: MethodCut,
-    vgf: Mapping[int, GraphAndTaken],
-    cases: Sequence[Case],
-) -> Step:
-    name = f"{method.method} with the program's own VGF on Vulkan"
-    run_call = calls_of_graphs(vgf, vulkan_device.run_vgf)
-    try:
-        vulkan_device.require_vulkan()
-        return _compared(name, method, cut, run_call, cases)
-    except UsageError as error:
-        return Step(name, "not run", str(error))
+@contextmanager
+def _vulkan() -> Iterator[Runner]:
+    vulkan_device.require_vulkan()
+    yield vulkan_device.run_vgf
 
 
 def _compared(
     name: str,
     method: BundledMethod,
     cut: MethodCut,
-    run_call: RunsCall,
+    graphs: Mapping[int, GraphAndTaken],
+    device: Callable[[], AbstractContextManager[Runner]],
     cases: Sequence[Case],
 ) -> Step:
     """Run the bundled cases and compare with the expected outputs."""
-    for case, (inputs, expected) in zip(method.cases, cases, strict=True):
-        try:
-            outputs = run_method(cut, inputs, run_call)
-        except UsageError:
-            raise
-        except (RuntimeRunError, SafeArmError) as error:
-            return Step(name, "failed", f"case {case.name!r}: {error}")
-        triples = zip(outputs, expected, method.bounds, strict=True)
-        for number, (ours, theirs, bound) in enumerate(triples):
-            off = absolute_difference(ours, theirs)
-            worst = float(off.max()) if off.numel() else 0.0
-            if worst > bound.atol:
-                place = f"case {case.name!r}, output {number}"
-                detail = f"{place}: {worst:g} from the expected one, allowed is {bound.atol:g}"
-                return Step(name, "failed", detail)
+    place = ""
+    try:
+        with device() as runner:
+            run_call = calls_of_graphs(graphs, runner)
+            for case, (inputs, expected) in zip(method.cases, cases, strict=True):
+                place = f"case {case.name!r}"
+                outputs = run_method(cut, inputs, run_call)
+                detail = _difference(method, outputs, expected)
+                if detail:
+                    return Step(name, "failed", f"{place}, {detail}")
+    except UsageError as error:
+        return Step(name, "not run", str(error))
+    except (RuntimeRunError, SafeArmError) as error:
+        return Step(name, "failed", f"{place}: {error}")
     return Step(name, "passed", _cases_and_tolerance(method))
+
+
+def _difference(
+    method: BundledMethod, outputs: Sequence[Tensor], expected: Sequence[Tensor]
+) -> str:
+    """Return the first output that differs by more than is allowed; empty if none does."""
+    triples = zip(outputs, expected, method.bounds, strict=True)
+    for number, (ours, theirs, bound) in enumerate(triples):
+        off = absolute_difference(ours, theirs)
+        worst = float(off.max()) if off.numel() else 0.0
+        if worst > bound.atol:
+            return f"output {number}: {worst:g} from the expected one, allowed is {bound.atol:g}"
+    return ""

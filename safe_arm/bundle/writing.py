@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -23,14 +23,16 @@ from safe_arm._compat.pte import (
     read_program,
 )
 from safe_arm._compat.pte_runtime import bundled
-from safe_arm.bundle.bundle_files import BundleFiles, archived
 from safe_arm.bundle.cases import MethodCases, make_cases
 from safe_arm.bundle.manifest import (
     BundledCase,
     BundledMethod,
+    BundleFiles,
     Digest,
+    Digests,
     Manifest,
     ShippedDelegate,
+    archived,
 )
 from safe_arm.bundle.running import RunsCall, calls_of_graphs
 from safe_arm.core.island import is_dequantize
@@ -151,14 +153,16 @@ def write_bundle(
     for name, method in methods.items():
         cases[name] = [(case.stimulus.inputs, case.outputs) for case in method.cases]
     bundle = bundled(pte, cases)
-    archive = _archive(delegates)
+    described, archive = _described_all(delegates)
+    data_by_key = named_data_of(file).items()
+    named_data = [Digest.of(f"named data {key}", data) for key, data in data_by_key]
     manifest = Manifest(
         program=Digest.of(pte.name, data),
         bundle=Digest.of(files.bundle.name, bundle),
         graphs=Digest.of(files.graphs.name, archive) if archive else None,
-        delegates=tuple([_described(*each) for each in delegates]),
+        delegates=tuple(described),
         weights=_weights(file, _named_tensors(lowered)),
-        named_data=_named_data(file),
+        named_data=(*named_data, *_numbered("initial state", initial_states_of(file))),
         methods=tuple([_method(name, calls[name], methods[name]) for name in methods]),
         subject=asdict(report.subject),
         applied=tuple(map(asdict, report.applied)),
@@ -178,16 +182,6 @@ def _replace(
     else:
         replace_file(files.graphs, archive)
     replace_file(files.manifest, manifest.rendered())
-
-
-def _archive(delegates: DelegatesWithGraphs) -> bytes | None:
-    """Return the archive of TOSA graphs; None if no delegate was compiled from one."""
-    graphs = {}
-    for delegate, graph in delegates:
-        digest = _described(delegate, graph).tosa
-        if graph is not None and digest is not None:
-            graphs[digest.name] = graph.tosa
-    return archived(graphs) if graphs else None
 
 
 def _calls(program: ExportedProgram) -> tuple[int, ...]:
@@ -223,6 +217,18 @@ def _opened(
         return MethodCut(file, method, calls), run_call
     except UncuttableError as error:
         return str(error), run_call
+
+
+def _described_all(
+    delegates: DelegatesWithGraphs,
+) -> tuple[list[ShippedDelegate], bytes | None]:
+    """Return the proof's record of each delegate and the archive of their TOSA graphs, if there are any."""
+    described = [_described(*each) for each in delegates]
+    graphs = {}
+    for each, (_, graph) in zip(described, delegates, strict=True):
+        if graph is not None and each.tosa is not None:
+            graphs[each.tosa.name] = graph.tosa
+    return described, archived(graphs) if graphs else None
 
 
 def _described(delegate: PteDelegate, graph: ShippedGraph | None) -> ShippedDelegate:
@@ -274,7 +280,7 @@ def _path_of_reader(node: Node) -> str:
     return ""
 
 
-def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> tuple[Digest, ...]:
+def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> Digests:
     weights = []
     for index, data in constants_of(file).items():
         digest = Digest.of(f"constant {index}", data)
@@ -283,26 +289,17 @@ def _weights(file: PTEFile, tensor_names: Mapping[str, str]) -> tuple[Digest, ..
     return tuple(weights)
 
 
-def _named_data(file: PTEFile) -> tuple[Digest, ...]:
-    digests = []
-    for key, data in named_data_of(file).items():
-        digests.append(Digest.of(f"named data {key}", data))
-    for number, data in enumerate(initial_states_of(file)):
-        digests.append(Digest.of(f"initial state {number}", data))
-    return tuple(digests)
-
-
 def _method(name: str, calls: tuple[int, ...], method: MethodCases) -> BundledMethod:
     cases = []
     for case in method.cases:
-        inputs = _digests("input", case.stimulus.inputs)
-        outputs = _digests("expected output", case.outputs)
+        inputs = _numbered("input", map(bytes_of, case.stimulus.inputs))
+        outputs = _numbered("expected output", map(bytes_of, case.outputs))
         cases.append(BundledCase(case.stimulus.name, case.seed, inputs, outputs))
     return BundledMethod(name, calls, method.computed_by, method.bounds, tuple(cases))
 
 
-def _digests(name: str, tensors: Sequence[Tensor]) -> tuple[Digest, ...]:
-    return tuple(
-        Digest.of(f"{name} {number}", bytes_of(tensor))
-        for number, tensor in enumerate(tensors)
-    )
+def _numbered(name: str, parts: Iterable[bytes]) -> Digests:
+    digests = []
+    for number, data in enumerate(parts):
+        digests.append(Digest.of(f"{name} {number}", data))
+    return tuple(digests)

@@ -47,8 +47,14 @@ def adopting(options: dict[str, Any]) -> Iterator[Adopted]:
         for stock in _OURS:
             constructor = _constructor(stock, adopted, options)
             stack.enter_context(_replaced(stock, "__init__", constructor))
-        partition = _partition(adopted)
-        stack.enter_context(_replaced(TOSAPartitioner, "partition", partition))
+        partition = TOSAPartitioner.partition
+
+        def noted(self: TOSAPartitioner, *args: Any, **kwargs: Any) -> Any:
+            if not (isinstance(self, SafeArmPartitioner) and is_ours(self)):
+                adopted.left_stock[type(self).__name__] = None
+            return partition(self, *args, **kwargs)
+
+        stack.enter_context(_replaced(TOSAPartitioner, "partition", noted))
         yield adopted
 
 
@@ -69,9 +75,7 @@ def _constructor(
 ) -> Callable[..., None]:
     construct = vars(stock)["__init__"]
     ours = _OURS[stock]
-    own_options: dict[str, Any] = {}
-    if ours is SafeArmPartitioner:
-        own_options = options
+    own_options = options if ours is SafeArmPartitioner else {}
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(self, tuple(_OURS.values())):
@@ -92,14 +96,3 @@ def _joined(own: type, ours: type, stock: type) -> type:
         return ours
     base = type(ours.__name__, (ours, stock), {})
     return type(own.__name__, (own, base), {"__module__": own.__module__})
-
-
-def _partition(adopted: Adopted) -> Callable[..., Any]:
-    stock = TOSAPartitioner.partition
-
-    def partition(self: TOSAPartitioner, *args: Any, **kwargs: Any) -> Any:
-        if not (isinstance(self, SafeArmPartitioner) and is_ours(self)):
-            adopted.left_stock[type(self).__name__] = None
-        return stock(self, *args, **kwargs)
-
-    return partition

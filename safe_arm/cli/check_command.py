@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from safe_arm.cli.comparison import document
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.gating import (
@@ -36,8 +36,16 @@ from safe_arm.cli.options import (
 )
 from safe_arm.core.errors import UsageError
 
+if TYPE_CHECKING:
+    from safe_arm.cli.request import Request
+    from safe_arm.core.record import Report
+    from safe_arm.gate.regressions import Comparison
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+#: Goes up when a field changes its meaning or goes away.
+SCHEMA_VERSION = 1
+
+
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @RECIPE
@@ -130,15 +138,41 @@ def check(
         comparisons = compare(gate, report)
         stock = stock_result(request, verbose) if request.stock else None
         if as_json:
-            more: dict[str, Any] = {}
+            document = _document(request, reports)
             if gate.path:
-                more["gate"] = [asdict(each) for each in comparisons]
+                document["gate"] = list(map(_comparison, comparisons))
             if stock is not None:
-                more["stock"] = stock.to_dict()
-            click.echo(json.dumps({**document(request, reports), **more}, indent=1))
+                document["stock"] = stock.to_dict()
+            click.echo(json.dumps(document, indent=1))
         elif not request.quiet:
             print_comparison(request, reports, stock)
             print_comparisons(gate, comparisons)
     finish(gate, request, report, fail_under, comparisons, time.monotonic() - start)
     if report.contained and not gate.path:
         ctx.exit(FAILED)
+
+
+def _comparison(figure: Comparison) -> dict[str, Any]:
+    return asdict(figure) | {"worse": figure.worse}
+
+
+def _document(request: Request, reports: Mapping[str, Report]) -> dict[str, Any]:
+    """Return the comparison of the policies, and the report of each, in types that JSON has."""
+    from safe_arm.report.recommendation import recommendation
+
+    comparison = {}
+    records = {}
+    for policy, report in reports.items():
+        comparison[policy] = asdict(report.totals)
+        records[policy] = report.to_dict()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": str(request.model),
+        "target": request.target,
+        "profile": request.profile.text,
+        "non_fuseable": request.policy,
+        "random_calibration": request.quantisation.random,
+        "recommendation": recommendation(reports, request.policy),
+        "comparison": comparison,
+        "reports": records,
+    }

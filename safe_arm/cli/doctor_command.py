@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import click
 
-from safe_arm.cli.choice import OneOf
+from safe_arm.cli.option_types import OneOf
 from safe_arm.cli.options import VERBOSE
 from safe_arm.cli.targets import TARGETS
 
@@ -47,29 +46,15 @@ def doctor(
         2  bad input
     Vulkan is optional and never causes status 1.
     """
-    from safe_arm.doctor.diagnosis import examine
-
-    with _telling() as step:
-        diagnosis = examine(target, step)
-    if as_json:
-        import json
-
-        click.echo(json.dumps(diagnosis.as_json(output=verbose), indent=2))
-    else:
-        from rich.console import Console
-
-        from safe_arm.doctor.diagnosis_text import print_diagnosis
-
-        print_diagnosis(
-            diagnosis, Console(file=sys.stdout, highlight=False), verbose=verbose
-        )
-    ctx.exit(0 if diagnosis.ok else NOT_OK)
-
-
-@contextmanager
-def _telling() -> Iterator[Callable[[str], None]]:
-    """Yield a function for the name of each tool, which a terminal shows with a spinner on stderr."""
     from rich.console import Console
 
+    from safe_arm.doctor.diagnosis import examine
+    from safe_arm.doctor.diagnosis_text import print_diagnosis
+
     with Console(stderr=True).status("") as status:
-        yield lambda name: status.update(f"run {name}")
+        diagnosis = examine(target, lambda name: status.update(f"run {name}"))
+    if as_json:
+        click.echo(json.dumps(diagnosis.as_json(verbose), indent=2))
+    else:
+        print_diagnosis(diagnosis, Console(file=sys.stdout, highlight=False), verbose)
+    ctx.exit(0 if diagnosis.ok else NOT_OK)

@@ -22,15 +22,10 @@ from safe_arm.cli.options import (
     matrix_options,
     request_of,
 )
-from safe_arm.cli.outcome import (
-    check_limits,
-    check_share,
-    check_sqnr,
-    end_if_nothing_delegated,
-)
+from safe_arm.cli.outcome import check_limits, end_if_nothing_delegated
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @RECIPE
@@ -101,9 +96,8 @@ def export(
     """
     request = request_of(options)
     with lowered(request, verbose) as reports:
+        report = reports[request.policy]
         if not request.quiet:
-            print_summary(request, reports[request.policy])
-    check_share(reports[request.policy], fail_under)
-    check_limits(reports[request.policy], request.limits)
-    check_sqnr(reports[request.policy], request.min_sqnr)
-    end_if_nothing_delegated(ctx, [reports[request.policy]], allow_empty)
+            print_summary(request, report)
+    check_limits(request, report, fail_under)
+    end_if_nothing_delegated(ctx, [report], allow_empty)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from safe_arm.cli.outcome import check_share, check_sqnr
+from safe_arm.cli.outcome import limits_kept
 from safe_arm.cli.output_file import check_output, write_output
 from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.plain_reasons import plain
-from safe_arm.footprint.limits import exceeded
 from safe_arm.gate.baseline import (
+    Allowed,
     Baseline,
     baseline_of,
     read_baseline,
@@ -57,7 +57,7 @@ def gate_of(path: Path | None, update: bool, xml: Path | None) -> Gate:
         UsageError: it is not there or not one, or a file cannot be written.
     """
     if xml is not None:
-        check_output(xml, tuple(filter(None, (path,))), "--junit")
+        check_output(xml, [path] if path else [], "--junit")
     if path is None:
         if update:
             raise UsageError(
@@ -109,13 +109,11 @@ def print_comparisons(gate: Gate, comparisons: Sequence[Comparison]) -> None:
     if skipped:
         line += f", {skipped} not compared"
     click.echo(f"{'baseline':16}{gate.path}: {line}")
+    advice = "" if gate.update else "; --update writes a baseline of the new one"
     for each in comparisons:
         if each.worse:
             click.echo(f"{'worse':16}{each.text}, since {each.since}")
         elif each.estimators:
-            advice = (
-                "" if gate.update else "; --update writes a baseline of the new one"
-            )
             click.echo(f"{'not compared':16}{each.text}{advice}")
         elif each.changed:
             click.echo(f"{'changed':16}{each.text}")
@@ -140,20 +138,23 @@ def finish(
         SafeArmError: something is worse than the baseline or beyond a limit.
     """
     if gate.update and gate.path is not None:
-        allowed = None
-        if gate.baseline is not None:
-            allowed = gate.baseline.allowed
+        allowed = gate.baseline.allowed if gate.baseline else Allowed()
         write_output(gate.path, baseline_of(report, allowed).to_json().encode())
         if not request.quiet:
             click.echo(f"{gate.path} is written", err=True)
-    limits = list(_limits(request, report, fail_under))
-    figures = list(_figures(gate, comparisons))
+    limits = [JunitCase(*each) for each in limits_kept(request, report, fail_under)]
+    figures = []
+    for each in comparisons:
+        failure = ""
+        if each.worse and not gate.update:
+            failure = f"{each.text}, since {each.since}"
+        figures.append(JunitCase(each.name, failure, each.text))
     if gate.junit is not None:
-        cases = [*limits]
+        cases = [*limits, *figures]
         if gate.path is None:
             cases.append(JunitCase("demotions", _demotions(report)))
         suite = f"{request.model.stem}.{request.target}"
-        write_output(gate.junit, junit((*cases, *figures), suite, seconds))
+        write_output(gate.junit, junit(cases, suite, seconds))
     failures = [case.failure for case in limits if case.failure]
     worse = [case.failure for case in figures if case.failure]
     if worse:
@@ -162,36 +163,6 @@ def finish(
         )
     if failures:
         raise SafeArmError("; ".join(failures))
-
-
-def _limits(
-    request: Request, report: Report, fail_under: float | None
-) -> Iterator[JunitCase]:
-    """Yield a case for each limit that was asked for."""
-    checks = (
-        ("fail-under", check_share, fail_under),
-        ("min-sqnr", check_sqnr, request.min_sqnr),
-    )
-    for name, check, least in checks:
-        if least is not None:
-            try:
-                check(report, least)
-                yield JunitCase(name)
-            except SafeArmError as error:
-                yield JunitCase(name, str(error))
-    beyond = dict(exceeded(report, request.limits))
-    for name, limit in vars(request.limits).items():
-        if limit is not None:
-            yield JunitCase(f"max-{name}", beyond.get(name, ""))
-
-
-def _figures(gate: Gate, comparisons: Sequence[Comparison]) -> Iterator[JunitCase]:
-    """Yield a case for each figure of the baseline; none fails if the baseline is written anew."""
-    for each in comparisons:
-        failure = ""
-        if each.worse and not gate.update:
-            failure = f"{each.text}, since {each.since}"
-        yield JunitCase(each.name, failure, each.text)
 
 
 def _demotions(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 from executorch.exir.passes.quantize_io_pass import (
@@ -17,13 +18,15 @@ from torch.fx import Node
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import gives_float, op_name
 
+#: Values by the name of the method that gives them.
+Methods: TypeAlias = dict[str, float | int]
 #: What ExecuTorch's own pass calls the parameters of a quantise node, in the order of its arguments.
 _PARAMETERS = ("scale", "zp", "quant_min", "quant_max", "dtype")
 QUANTISE = "quantized_decomposed::quantize_per_tensor"
 DEQUANTISE = "quantized_decomposed::dequantize_per_tensor"
 
 
-def take_integers(program: ExportedProgram) -> dict[str, float | int]:
+def take_integers(program: ExportedProgram) -> Methods:
     """Make a program take and return int8 where it quantises a float input first, or dequantises an output last.
 
     Args:
@@ -50,7 +53,7 @@ def take_integers(program: ExportedProgram) -> dict[str, float | int]:
     last = [(index, node) for index, node in enumerate(outputs) if gives_float(node)]
     for index, node in last:
         _check(f"output {index}", node, DEQUANTISE)
-    methods: dict[str, float | int] = {}
+    methods: Methods = {}
     for node in placeholders:
         index = inputs[node.name]
         methods |= _methods("input", index, quantize_input(program, index))
@@ -75,8 +78,8 @@ def _check(what: str, node: Node | None, operator: str) -> None:
 
 def _methods(
     kind: str, index: int, parameters: Sequence[float | int | torch.dtype]
-) -> dict[str, float | int]:
-    methods: dict[str, float | int] = {}
+) -> Methods:
+    methods: Methods = {}
     for name, value in zip(_PARAMETERS, parameters, strict=False):
         if isinstance(value, torch.dtype):
             value = scalar_type_enum(value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -51,11 +53,8 @@ def issues(
         raise UsageError("--json and --upstream exclude each other; give one of them")
     chosen = _chosen(identifier, affecting)
     if upstream:
-        click.echo(_page_upstream(identifier), nl=False)
+        _print_page(identifier)
     elif as_json:
-        import json
-        from dataclasses import asdict
-
         click.echo(json.dumps([asdict(issue) for issue in chosen], indent=2))
     elif identifier:
         _print_whole(chosen, identifier, affecting)
@@ -64,7 +63,7 @@ def issues(
         click.echo(_footer(len(chosen), affecting))
 
 
-def _page_upstream(identifier: str | None) -> str:
+def _print_page(identifier: str | None) -> None:
     from safe_arm.known_issues.upstream_pages import page_text, upstream_pages
 
     pages = upstream_pages()
@@ -75,23 +74,23 @@ def _page_upstream(identifier: str | None) -> str:
         raise UsageError(
             f"{asked}; there are pages about {', '.join(pages)}: safe-arm issues --upstream {next(iter(pages))}"
         )
-    return page_text(pages[identifier])
+    click.echo(page_text(pages[identifier]), nl=False)
 
 
 def _footer(listed: int, affecting: str | None) -> str:
     from safe_arm.known_issues import known_issues, release_of
 
-    known = known_issues()
-    details = "safe-arm issues ID has the details of one"
+    details = "; safe-arm issues ID has the details of one"
     if affecting is None:
-        return f"{listed} known issues; {details}"
+        return f"{listed} known issues{details}"
+    known = known_issues()
+    line = f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}"
     later = sum(issue.seen_after(release_of(affecting)) for issue in known)
-    younger = ""
     if later:
-        younger = (
+        line += (
             f" ({later} were seen on later releases only, and may be older than that)"
         )
-    return f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}{younger}; {details}"
+    return line + details
 
 
 def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
@@ -100,9 +99,8 @@ def _chosen(identifier: str | None, affecting: str | None) -> list[KnownIssue]:
     everything = known_issues()
     ids = [issue.id for issue in everything]
     if identifier is not None and identifier not in ids:
-        alike = similar(identifier, ids)
         hint = ""
-        if alike:
+        if alike := similar(identifier, ids):
             hint = f"similar: {', '.join(alike)}; "
         raise UsageError(
             f"issue {identifier!r} is not known; {hint}safe-arm issues lists all {len(ids)}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import glob
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +18,19 @@ import click
 from click.core import ParameterSource
 
 from safe_arm.cli.exit_status import FAILED, NOTHING_DELEGATED
-from safe_arm.cli.matrix import combinations, is_pattern, names_of, programs
-from safe_arm.cli.options import FILE, request_of
-from safe_arm.cli.project_defaults import explicit, note_overridden, whence
+from safe_arm.cli.options import FILE, Command, request_of
+from safe_arm.cli.project_defaults import explicit, note_overridden, spelled, whence
+from safe_arm.cli.request import HOW_TO_QUANTISE, VELAS
 from safe_arm.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from safe_arm.jobs.job import Job, JobEnded
-    from safe_arm.jobs.row import Row
+    from safe_arm.jobs.row import Job, JobEnded, Row
 
 VARIED = ("target", "profile", "non_fuseable")
 #: The options of the run as a whole; no job has them.
 OF_THE_RUN = ("jobs", "results")
 #: The options of no use to a program that is quantised already.
-QUANTISES = ("calibrate", "activations", "per_tensor", "keep_float")
+QUANTISES = ("calibrate", *HOW_TO_QUANTISE)
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 ROWS = "rows.jsonl"
 INDEX = "index.html"
@@ -37,44 +39,40 @@ DEFAULT_RESULTS = Path("safe-arm-check")
 JOBS = click.option(
     "--jobs",
     type=click.IntRange(min=1),
+    default=1,
     metavar="N",
     help="Number of programs or targets to run in parallel, each in a process. Default 1.",
 )
 RESULTS = click.option(
     "--results",
     type=FILE,
+    default=DEFAULT_RESULTS,
     metavar="DIR",
     help="Directory for the results of several programs or targets: a table (index.html), a page for each, and JSON "
     f"lines. An interrupted run continues there. Default {DEFAULT_RESULTS}.",
 )
 
 
-def or_many(command: Callable[..., None]) -> Callable[..., None]:
+def or_many(command: Command) -> Command:
     """Let a command of one program take several, and several targets, profiles and policies; it gets one of each."""
 
     @functools.wraps(command)
     def called(**params: Any) -> None:
         ctx = click.get_current_context()
-        if _is_many(ctx.params):
+        model, *_ = ctx.params["model"]
+        is_many = any(map(explicit, OF_THE_RUN)) or is_pattern(model)
+        for name in ("model", *VARIED):
+            values = ctx.params[name]
+            is_many |= len(set(values)) > 1
+            params[name] = values[0] if values else None
+        if is_many:
             _run_many(ctx)
             return
         for name in OF_THE_RUN:
             params.pop(name, None)
-        for name in ("model", *VARIED):
-            params[name] = params[name][0] if params[name] else None
         command(**params)
 
     return JOBS(called)
-
-
-def _is_many(params: Mapping[str, Any]) -> bool:
-    """Return whether there may be more than one job, or the command line has an option of such a run."""
-    if any(params.get(name) and explicit(name) for name in OF_THE_RUN):
-        return True
-    for name in ("model", *VARIED):
-        if len(set(params[name])) > 1:
-            return True
-    return is_pattern(params["model"][0])
 
 
 def _run_many(ctx: click.Context) -> None:
@@ -88,9 +86,8 @@ def _run_many(ctx: click.Context) -> None:
     from safe_arm.jobs.rows_table import print_rows
 
     params = ctx.params
-    is_check = ctx.command.name == "check"
     _check_options(params)
-    results = params["results"] or DEFAULT_RESULTS if is_check else params["output"]
+    results = params.get("results") or params["output"]
     jobs = _jobs(ctx, results)
     if not params["quiet"]:
         note_overridden()
@@ -197,7 +194,7 @@ def _job(
         labels: by column, the words that tell this job from the others.
         results: the directory of everything that jobs write.
     """
-    from safe_arm.jobs.job import Job
+    from safe_arm.jobs.row import Job
 
     params = ctx.params
     command = ctx.command.name or ""
@@ -246,19 +243,12 @@ def _spelled(ctx: click.Context, options: Mapping[str, Any]) -> list[str]:
             value = ctx.params.get(name)  # which --isolated is not among
         if value is None or not isinstance(option, click.Option):
             continue
-        flag = max(option.opts, key=len)
-        if not option.is_flag:
-            values = value if isinstance(value, tuple) else (value,)
-            words += [f"{flag}={each}" for each in values]
-        elif value:
-            words.append(flag)
-        else:
-            words += option.secondary_opts[:1]
+        words += spelled(option, value)
     return words
 
 
 def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
-    """Run the jobs that have no row yet, write a line and the index anew after each, and return all rows in order.
+    """Run the jobs that have no row yet, write the rows and the index after each, and return all rows in order.
 
     Args:
         ctx: the command's; its object runs the command line of a job.
@@ -268,50 +258,47 @@ def _rows(ctx: click.Context, jobs: Sequence[Job], results: Path) -> list[Row]:
     from safe_arm.cli.progress import Steps
     from safe_arm.core.whole_file import replace_file
     from safe_arm.jobs.job_processes import run_jobs
-    from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
-    from safe_arm.jobs.rows_page import index
-    from safe_arm.jobs.rows_table import outcome
+    from safe_arm.jobs.row import read_rows, row_of, still_holds, write_rows
+    from safe_arm.jobs.rows_table import index, outcome
 
     path = results / ROWS
     command = ctx.command.name
     steps = Steps(sys.stderr, quiet=ctx.params["quiet"])
     at_a_time = ctx.params["jobs"]
-    before, rows, waiting = read_rows(path), {}, []
+    before = read_rows(path)
+    rows = {}
+    waiting = []
     for job in jobs:
         row = before.get(job.name)
         if row is not None and still_holds(row, job):
             rows[job.name] = row
         else:
             waiting.append(job)
-    write_rows(path, rows.values())
     if rows:
         steps.note(f"{len(rows)} of {len(jobs)} are in {path} already")
 
-    def write_index() -> list[Row]:
+    def write() -> list[Row]:
         ordered = [rows[job.name] for job in jobs if job.name in rows]
+        write_rows(path, ordered)
         page = index(ordered, len(jobs), f"safe-arm {command}")
         replace_file(results / INDEX, page.encode())
         return ordered
 
-    text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time or 1} at a time"
-    ends = run_jobs(waiting, at_a_time or 1, ctx.obj, "safe_arm.cli.pipeline")
+    written = write()
+    text = f"{command} {len(waiting)} of {len(jobs)}, {at_a_time} at a time"
+    ends = run_jobs(waiting, at_a_time, ctx.obj, "safe_arm.cli.pipeline")
     try:
-        with (
-            open(path, "a", encoding="utf-8") as lines,
-            steps.step(text, len(waiting)) as advance,
-            closing(ends),
-        ):
+        with steps.step(text, len(waiting)) as advance, closing(ends):
             for job, ended in ends:
                 row = row_of(job, ended, _figures(job, ended))
                 rows[job.name] = row
-                print(line_of(row), file=lines, flush=True)
-                write_index()
+                written = write()
                 advance()
                 steps.note(f"{row.name}: {outcome(row)} ({row.seconds:.1f} s)")
     except KeyboardInterrupt:
         text = f"{len(rows)} of {len(jobs)} rows are in {path}; the same command goes on there"
         raise KeyboardInterrupt(text) from None
-    return write_index()
+    return written
 
 
 def _figures(job: Job, ended: JobEnded) -> dict[str, int | float | str | None]:
@@ -343,5 +330,63 @@ def _sqnr(report: Mapping[str, Any]) -> float | None:
     """Return the ratio of the output that is worst over all samples, in dB; None if none was compared."""
     ratios = []
     for comparison in report["float_comparisons"]:
-        ratios += [output["sqnr"] for output in comparison["outputs"]]
-    return min((ratio for ratio in ratios if ratio is not None), default=None)
+        for output in comparison["outputs"]:
+            if output["sqnr"] is not None:
+                ratios.append(output["sqnr"])
+    return min(ratios, default=None)
+
+
+def combinations(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each combination of the targets, profiles and policies of a command, as options of a job.
+
+    An Ethos-U has its own profile, and takes none of those given. Other targets take none of Vela's options.
+    """
+    unique: list[dict[str, Any]] = []
+    for target, policy in product(params["target"], params["non_fuseable"]):
+        is_ethos_u = target.startswith("ethos-u")
+        for profile in (not is_ethos_u and params["profile"]) or (None,):
+            options = {"target": target, "profile": profile, "non_fuseable": policy}
+            if not is_ethos_u:
+                options |= dict.fromkeys(VELAS)
+            if options not in unique:
+                unique.append(options)
+    return unique
+
+
+def programs(names: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files that names and patterns stand for, each once; the files of a pattern are sorted.
+
+    Raises:
+        UsageError: no file matches a pattern.
+    """
+    unique: dict[Path, None] = {}
+    for name in names:
+        if not is_pattern(name):
+            unique[name] = None
+            continue
+        matching = sorted(glob.glob(str(name), recursive=True))
+        if not matching:
+            raise UsageError(
+                f"no file matches {str(name)!r}; give .pt2 files, or a pattern such as 'models/*.pt2'"
+            )
+        unique.update(dict.fromkeys(map(Path, matching)))
+    return tuple(unique)
+
+
+def is_pattern(path: Path) -> bool:
+    """Return whether a name stands for the files that match it, and is not a file's own."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def names_of(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return a unique name for each path: its stem, with the directories before it if others share the stem."""
+    names: dict[Path, str] = {}
+    uses = Counter(path.stem for path in paths)
+    for path in paths:
+        name = path.stem
+        if uses[name] > 1:
+            name = "-".join((*path.absolute().parts[1:-1], name))
+        if name in names.values():
+            name = f"{name}-{len(names)}"
+        names[path] = name
+    return names

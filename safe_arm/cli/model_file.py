@@ -38,10 +38,6 @@ def check_model_file(path: Path) -> None:
         raise UsageError(
             f"model {str(path)!r} is {kind}, so it is not a .pt2 program; {ADVICE}"
         )
-    _refuse_code(path)
-
-
-def _refuse_code(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             code = code_in(archive)
@@ -93,11 +89,17 @@ def program_json(names: list[str]) -> str | None:
     return None
 
 
+def program_text(path: Path) -> str:
+    """Return the JSON of a program file that holds its graph."""
+    with zipfile.ZipFile(path) as archive:
+        program = archive.read(program_json(archive.namelist()) or "")
+    return program.decode(errors="replace")
+
+
 def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
     """Return the schema version of a program file and the torch that wrote it, None if it does not say."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            program = json.loads(archive.read(program_json(archive.namelist()) or ""))
+        program = json.loads(program_text(path))
         version = program["schema_version"]
         writer = str(program.get("torch_version", "another torch"))
         return (int(version["major"]), int(version["minor"])), writer
@@ -107,9 +109,6 @@ def schema_version(path: Path) -> tuple[tuple[int, int], str] | None:
 
 def quantising_operator(path: Path) -> str:
     """Return the first quantising operator of a program of PT2E, or an empty text for a float program."""
-    with zipfile.ZipFile(path) as archive:
-        program = archive.read(program_json(archive.namelist()) or "").decode(
-            errors="replace"
-        )
-    match = re.search(r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)', program)
+    pattern = r'"target":\s*"torch\.ops\.quantized_decomposed\.(\w+)'
+    match = re.search(pattern, program_text(path))
     return f"quantized_decomposed::{match[1]}" if match else ""

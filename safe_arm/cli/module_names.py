@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from safe_arm.cli.model_file import program_json
+from safe_arm.cli.model_file import program_text
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
@@ -20,11 +19,7 @@ LISTED = 12
 def modules_of(path: Path) -> dict[str, str]:
     """Return the type's name of each module with operators in a program, by its path such as ``blocks.0.conv``."""
     modules: dict[str, str] = {}
-    with zipfile.ZipFile(path) as archive:
-        text = archive.read(program_json(archive.namelist()) or "").decode(
-            errors="replace"
-        )
-    for stack in dict.fromkeys(_STACK.findall(text)):
+    for stack in dict.fromkeys(_STACK.findall(program_text(path))):
         # An entry for each module around the operator; torch finds out what is damaged.
         for entry in json.loads(stack).split(";"):
             words = entry.split(",", 2)

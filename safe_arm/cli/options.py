@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
-from safe_arm.cli.amount import Bytes
-from safe_arm.cli.choice import OneOf, Suggested
-from safe_arm.cli.matrix import Varied
+from safe_arm.cli.option_types import Bytes, OneOf, Suggested, Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
-from safe_arm.cli.request import Quantisation, Request, Vela
+from safe_arm.cli.request import Quantisation, Request
 from safe_arm.cli.targets import (
     DEFAULT_PROFILE,
     ETHOS_U_PROFILES,
@@ -22,11 +20,12 @@ from safe_arm.cli.targets import (
     Profile,
     profile_for,
 )
-from safe_arm.cli.vela_options import vela_of
+from safe_arm.cli.vela_options import require_ethos_u, vela_of
 from safe_arm.core.errors import UsageError
 from safe_arm.footprint.limits import Limits
 from safe_arm.report.formats import FORMATS
 
+Command: TypeAlias = Callable[..., None]
 FILE = click.Path(path_type=Path)
 #: What ``check`` takes in place of a calibration file.
 RANDOM = Path("random")
@@ -37,13 +36,11 @@ MODELS = click.argument(
 )
 
 
-def _non_fuseable(
-    default: str | tuple[str, ...], again: str = "", **more: Any
-) -> Callable[..., Any]:
+def _non_fuseable(again: str = "", **more: Any) -> Callable[..., Any]:
     return click.option(
         "--non-fuseable",
         type=OneOf("--non-fuseable", POLICIES),
-        default=default,
+        default=POLICIES[:1] if more else POLICIES[0],
         show_default=True,
         metavar="|".join(POLICIES),
         help="What to do with a convolution or linear whose activation cannot be fused, because the quantisation of "
@@ -54,7 +51,7 @@ def _non_fuseable(
     )
 
 
-NON_FUSEABLE = _non_fuseable(POLICIES[0])
+NON_FUSEABLE = _non_fuseable()
 VERIFY = click.option(
     "--verify/--no-verify",
     default=True,
@@ -130,38 +127,6 @@ VERBOSE = click.option(
     is_flag=True,
     help="Show what the libraries print, and the traceback of a failure.",
 )
-
-
-def _compiled_for(again: str = "", **more: Any) -> tuple[Callable[..., Any], ...]:
-    return (
-        click.option(
-            "--target",
-            type=OneOf("target", TARGETS),
-            required=True,
-            metavar="TARGET",
-            help=f"What to compile for: {', '.join(TARGETS)}{again}.",
-            **more,
-        ),
-        click.option(
-            "--profile",
-            type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
-            metavar="SPEC",
-            help=f"TOSA specification for vgf and tosa: {', '.join(PROFILE_NAMES)}, with extensions such as "
-            f"+int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
-            "calibration. An Ethos-U has its own profile.",
-            **more,
-        ),
-    )
-
-
-_SAMPLES = "Calibration data: an .npz with one array for each input, whose first axis is the samples"
-
-
-def _calibrate(command: Callable[..., None]) -> Callable[..., Any]:
-    text = _SAMPLES
-    if command.__name__ == "check":
-        text += ", or the word random"
-    return click.option("--calibrate", type=FILE, metavar="DATA.npz", help=f"{text}.")
 
 
 _QUANTISED_AND_LOWERED = (
@@ -253,39 +218,61 @@ _FOOTPRINT = (
 )
 
 
-def footprint_options(command: Callable[..., None]) -> Callable[..., None]:
+def footprint_options(command: Command) -> Command:
     """Give a command the options that say what a program may take on the device."""
     return _with(_FOOTPRINT, command)
 
 
-def lowering_options(command: Callable[..., None]) -> Callable[..., None]:
+def lowering_options(command: Command, again: str = "", **more: Any) -> Command:
     """Give a command the options that say how a model is quantised, lowered and verified."""
-    options = (*_compiled_for(), NON_FUSEABLE, MIN_MACS, _calibrate(command))
-    return _with((*options, *_QUANTISED_AND_LOWERED), command)
+    or_random = ""
+    if command.__name__ == "check":
+        or_random = ", or the word random"
+    options = (
+        click.option(
+            "--target",
+            type=OneOf("target", TARGETS),
+            required=True,
+            metavar="TARGET",
+            help=f"What to compile for: {', '.join(TARGETS)}{again}.",
+            **more,
+        ),
+        click.option(
+            "--profile",
+            type=Suggested((*PROFILE_NAMES, f"{DEFAULT_PROFILE}+int16")),
+            metavar="SPEC",
+            help=f"TOSA specification for vgf and tosa: {', '.join(PROFILE_NAMES)}, with extensions such as "
+            f"+int16{again}. Default {DEFAULT_PROFILE}. A profile without INT exports the model in float and needs no "
+            "calibration. An Ethos-U has its own profile.",
+            **more,
+        ),
+        _non_fuseable(again, **more),
+        MIN_MACS,
+        click.option(
+            "--calibrate",
+            type=FILE,
+            metavar="DATA.npz",
+            help="Calibration data: an .npz with one array for each input, whose first axis is the samples"
+            f"{or_random}.",
+        ),
+        *_QUANTISED_AND_LOWERED,
+    )
+    return _with(options, command)
 
 
-def matrix_options(command: Callable[..., None]) -> Callable[..., None]:
+def matrix_options(command: Command) -> Command:
     """Give a command the same options; target, profile and policy may be given again."""
-    again: Any = {"again": "; repeatable", "multiple": True, "cls": Varied}
-    policy = _non_fuseable((POLICIES[0],), **again)
-    options = (*_compiled_for(**again), policy, MIN_MACS, _calibrate(command))
-    return _with((*options, *_QUANTISED_AND_LOWERED), command)
+    return lowering_options(command, again="; repeatable", multiple=True, cls=Varied)
 
 
-def _with(
-    options: tuple[Callable[..., Any], ...], command: Callable[..., None]
-) -> Callable[..., None]:
+def _with(options: tuple[Callable[..., Any], ...], command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
 
 
-#: Parameters of commands that are fields of ``Request`` as they are.
-_AS_THEY_ARE = (
-    *("model", "target", "output", "strict", "repro_dir", "verify", "tolerance"),
-    *("reports", "footprint", "operators", "against", "compare", "bundle", "quiet"),
-    *("accuracy", "min_sqnr", "min_macs", "stock"),
-)
+#: Limits, list of kernels and baseline of a request that takes no footprint for them.
+_NO_FOOTPRINT = (Limits(), None, None)
 
 
 def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Request:
@@ -300,7 +287,8 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
     """
     bits = int(params["activations"])
     calibration = params["calibrate"]
-    profile = _profile(params["target"], params["profile"], bits)
+    target = params["target"]
+    profile = _profile(target, params["profile"], bits)
     at_random = calibration == RANDOM
     if at_random and not random_allowed:
         raise UsageError(
@@ -312,12 +300,21 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
             "--io int8 needs 8-bit activations; with --activations 16 leave --io out"
         )
     check_verification(params["tolerance"], params["non_fuseable"], params["verify"])
-    limits = _limits(params)
-    vela = _vela(params)
+    limits = Limits(*map(params.get, ("max_sram", "max_flash", "max_cycles")))
+    require_ethos_u(target, ("max_sram", "max_cycles"), params)
+    vela = vela_of(target, params)
     if not params["quiet"]:
         note_overridden()
+    takes_footprint = limits, params.get("operators"), params.get("against")
+    values = {
+        **params,
+        "footprint": params.get("footprint") or takes_footprint != _NO_FOOTPRINT,
+        "accuracy": params.get("accuracy") or params.get("min_sqnr") is not None,
+        "profile": profile,
+    }
+    fields = Request.__dataclass_fields__.keys() & values.keys()
     return Request(
-        profile=profile,
+        **{name: values[name] for name in fields},
         policy=params["non_fuseable"],
         quantisation=Quantisation(
             calibration=None if at_random else calibration,
@@ -330,34 +327,7 @@ def request_of(params: Mapping[str, Any], *, random_allowed: bool = False) -> Re
         vela=vela,
         integer_io=params["io"] == "int8",
         limits=limits,
-        **{name: params[name] for name in _AS_THEY_ARE if name in params},
     )
-
-
-def _vela(params: Mapping[str, Any]) -> Vela:
-    """Return the options for Vela, which the target has to have."""
-    names = ("system_config", "memory_mode", "config")
-    try:
-        return vela_of(params["target"], *(params[name] for name in names))
-    except UsageError as error:
-        origins = [whence(name) for name in names if whence(name)]
-        raise UsageError(f"{error}{origins[0] if origins else ''}") from error
-
-
-def _limits(params: Mapping[str, Any]) -> Limits:
-    """Return the limits, if the target has such figures."""
-    sram = params.get("max_sram")
-    cycles = params.get("max_cycles")
-    target, useless = params["target"], []
-    if sram is not None:
-        useless.append("--max-sram")
-    if cycles is not None:
-        useless.append("--max-cycles")
-    if useless and not target.startswith("ethos-u"):
-        raise UsageError(
-            f"{', '.join(useless)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
-        )
-    return Limits(sram, params.get("max_flash"), cycles)
 
 
 def check_verification(codes: int, policy: str, verify: bool) -> None:

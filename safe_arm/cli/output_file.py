@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,7 +11,7 @@ from safe_arm.core.errors import UsageError
 from safe_arm.core.whole_file import replace_file
 
 
-def check_output(path: Path, taken: tuple[Path, ...], option: str = "-o") -> None:
+def check_output(path: Path, taken: Sequence[Path], option: str = "-o") -> None:
     """Check that a file can be written at ``path`` and is none of those taken; leave no trace.
 
     Args:

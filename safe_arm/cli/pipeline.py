@@ -18,6 +18,7 @@ from executorch.exir import (
 )
 from torch.export import ExportedProgram
 
+from safe_arm.accuracy import measure, tag_units
 from safe_arm.cli.foreign_code import tensors_only
 from safe_arm.cli.initial_state import config_with_state
 from safe_arm.cli.integer_io import take_integers
@@ -32,14 +33,10 @@ from safe_arm.cli.quantising import (
     samples_of,
 )
 from safe_arm.cli.random_samples import random_arrays
-from safe_arm.core.errors import (
-    DemotionWarning,
-    DoubtfulInputWarning,
-    InternalError,
-    UsageError,
-)
+from safe_arm.core.errors import DemotionWarning, DoubtfulInputWarning, UsageError
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.footprint.kernels import missing_kernels
+from safe_arm.footprint.kernels import missing_kernels, operator_list
+from safe_arm.footprint.memory import with_footprint
 from safe_arm.partitioner.listener import Counting, Listener
 from safe_arm.partitioner.lowering import Cut, Lowered
 from safe_arm.report.files import rendered
@@ -116,14 +113,14 @@ def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
-def loaded(request: Request, checked: Checked, steps: Steps) -> Loaded:
+def loaded(request: Request, checked: Checked | None, steps: Steps) -> Loaded:
     """Load the program of a request, and the samples to calibrate it on if it is to be quantised.
 
     Raises:
         UsageError: the program cannot be loaded, or the arrays do not match its inputs.
     """
     program = load(request.model)
-    if not checked.quantises:
+    if checked is None:
         return Loaded(request, program)
     arrays = checked.arrays
     if arrays is None:
@@ -153,7 +150,7 @@ class LoweredProgram:
 
     Attributes:
         program: what is written as a ``.pte``.
-        report: the partitioner's.
+        report: the partitioner's, with the accuracy if it was asked for.
         shipped: the graphs of its delegates, if the proof is to be bundled.
     """
 
@@ -182,19 +179,25 @@ def run(source: Loaded, steps: Steps) -> dict[str, Report]:
         without_kernel[policy] = missing_kernels(outcome.program)
         if request.output is not None:
             _write_program(request.output, quantised, outcome, steps)
-        reports[policy] = _report(request, quantised, outcome, steps)
-    _write_reports(request, reports[request.policy], steps)
-    _warn_of_kernels(without_kernel[request.policy], steps)
-    return reports
-
-
-def _warn_of_kernels(missing: Sequence[str], steps: Steps) -> None:
-    """Warn of kernels that no library of ExecuTorch's has, without which the program does not load."""
+        reports[policy] = outcome.report
+        if request.footprint:
+            with steps.step("measure the footprint", announce=False):
+                reports[policy] = with_footprint(outcome.report, outcome.program)
+    report = reports[request.policy]
+    if request.operators is not None:
+        kernels = report.footprint.kernels if report.footprint else ()
+        with steps.step(f"write {request.operators}"):
+            write_output(request.operators, operator_list(kernels).encode())
+    for path in request.reports:
+        with steps.step(f"write {path}"):
+            write_output(path, rendered(report, path, request.model.stem))
+    missing = without_kernel[request.policy]
     if missing:
         steps.warn(
             "the .pte will not load, because ExecuTorch's portable, quantized and Cortex-M libraries have no kernel "
             f"for {', '.join(missing)}; link one of your own, or keep the operator out of the program"
         )
+    return reports
 
 
 def quantise(source: Loaded, steps: Steps) -> Quantised:
@@ -204,14 +207,12 @@ def quantise(source: Loaded, steps: Steps) -> Quantised:
     accuracy = None
     if samples is not None:
         with warnings_noted(steps):
-            model = calibrated(source, steps)
-            if model.reference is not None:
-                from safe_arm.accuracy import measure, tag_units  # loads pandas
-
-                tag_units(model.module)
+            module, reference = calibrated(source, steps)
+            if reference is not None:
+                tag_units(module)
                 with steps.step("compare with the float model"):
-                    accuracy = measure(model.reference, model.module, samples)
-            program = torch.export.export(model.module, samples[0])
+                    accuracy = measure(reference, module, samples)
+            program = torch.export.export(module, samples[0])
     methods = take_integers(program) if source.request.integer_io else {}
     return Quantised(program, methods, accuracy)
 
@@ -245,9 +246,10 @@ def lower(
             constant_methods=dict(quantised.methods) or None,
         )
         program = edge.to_executorch(config=config_with_state(edge))
-    if partitioner.report is None:
-        raise InternalError("the partitioner was never asked")
-    return LoweredProgram(program, partitioner.report, listener.graphs)
+    report = partitioner.report
+    assert report is not None  # it was asked
+    report = replace(report, accuracy=quantised.accuracy)
+    return LoweredProgram(program, report, listener.graphs)
 
 
 def _write_program(
@@ -267,39 +269,6 @@ def _write_program(
             write_bundle(
                 output, outcome.program, programs, outcome.shipped, outcome.report
             )
-
-
-def _report(
-    request: Request, quantised: Quantised, outcome: LoweredProgram, steps: Steps
-) -> Report:
-    """Return the report with the footprint and the accuracy, if they were asked for."""
-    report = outcome.report
-    if request.measures_footprint:
-        from safe_arm.footprint.memory import with_footprint
-
-        with steps.step("measure the footprint", announce=False):
-            report = with_footprint(report, outcome.program)
-    if quantised.accuracy is not None:
-        report = replace(report, accuracy=quantised.accuracy)
-    return report
-
-
-def _write_reports(request: Request, report: Report, steps: Steps) -> None:
-    """Write the files about the program: the list of kernels, and the reports."""
-    if request.operators is not None:
-        with steps.step(f"write {request.operators}"):
-            _write_operators(request.operators, report)
-    for path in request.reports:
-        with steps.step(f"write {path}"):
-            write_output(path, rendered(report, path, request.model.stem))
-
-
-def _write_operators(path: Path, report: Report) -> None:
-    """Write the list of the kernels that a program calls."""
-    from safe_arm.footprint.kernels import operator_list
-
-    kernels = report.footprint.kernels if report.footprint else ()
-    write_output(path, operator_list(kernels).encode())
 
 
 class LoweringProgress(Listener):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from time import monotonic
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from rich import progress
 from rich.console import Console, RenderableType
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from safe_arm.cli.interrupt import stop_if_asked
 
+#: Advances a bar by one.
+Advance: TypeAlias = Callable[[], None]
 #: The seconds without a line after which, outside a terminal, the next part is announced.
 PATIENCE = 5.0
 
@@ -50,7 +52,7 @@ class Steps:
     @contextmanager
     def step(
         self, name: str, total: int | None = None, announce: bool = True
-    ) -> Iterator[Callable[[], None]]:
+    ) -> Iterator[Advance]:
         """Show a step while it runs and yield the function that advances its bar.
 
         Args:
@@ -75,7 +77,7 @@ class Steps:
         name: str,
         total: int,
         line: str,
-    ) -> Iterator[Callable[[], None]]:
+    ) -> Iterator[Advance]:
         """Show a bar of its own for a part of the step that is running, and yield the function that advances it.
 
         Args:
@@ -95,7 +97,7 @@ class Steps:
             self._shown.remove_task(task)
 
     @contextmanager
-    def count(self, name: str, total: int) -> Iterator[Callable[[], None]]:
+    def count(self, name: str, total: int) -> Iterator[Advance]:
         """Count the parts of the running step, if they are several, and yield the function to call after each.
 
         Outside a terminal a part has a line only if nothing was printed for ``PATIENCE`` seconds.
@@ -120,7 +122,7 @@ class Steps:
         ):
             yield advance
 
-    def _counting(self, shown: Progress, task: TaskID) -> Callable[[], None]:
+    def _counting(self, shown: Progress, task: TaskID) -> Advance:
         return lambda: shown.update(task, advance=1, refresh=True)
 
     def note(self, text: str) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from safe_arm.cli.choice import OneOf
-from safe_arm.cli.matrix import Varied
+from safe_arm.cli.option_types import OneOf, Varied
 from safe_arm.cli.spelling import similar
 from safe_arm.core.errors import UsageError
 
@@ -59,17 +58,12 @@ def _table(path: Path) -> Mapping[str, Any]:
     else:
         import tomli as tomllib
     try:
-        tools = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = document.get("tool", {}).get("safe_arm", {})
+    except (OSError, ValueError, AttributeError) as error:  # also of the decoders
         raise UsageError(
             f"{path} cannot be read: {error}; fix it, or ignore it with --isolated"
         ) from error
-    table = {}
-    if isinstance(tools, dict):
-        table = tools.get("safe_arm", {})
     if not isinstance(table, dict):
         raise UsageError(
             f"{path}: tool.safe_arm is {_shown(table)}; expected a table, {TABLE}"
@@ -104,10 +98,9 @@ def _checked(
 
 def _configured(ctx: click.Context) -> Iterator[click.Command]:
     """Yield every command that takes defaults."""
-    root, commands = ctx.find_root().command, [ctx.command]
-    if isinstance(root, click.Group):
-        commands = list(root.commands.values())
-    for command in commands:
+    root = ctx.find_root().command
+    assert isinstance(root, click.Group)
+    for command in root.commands.values():
         if any(param.name == "isolated" for param in command.params):
             yield command
 
@@ -146,10 +139,9 @@ def _value(
     for each in values:
         try:
             option.type.convert(each, option, None)
-        except click.BadParameter as error:
-            raise UsageError(f"{path}, {TABLE}: {key}: {error.message}") from error
-        except UsageError as error:
-            raise UsageError(f"{path}, {TABLE}: {key}: {error}") from error
+        except (click.BadParameter, UsageError) as error:
+            message = getattr(error, "message", error)
+            raise UsageError(f"{path}, {TABLE}: {key}: {message}") from error
     return values if option.multiple else values[0]
 
 
@@ -190,33 +182,39 @@ def note_overridden() -> None:
         default = option.type_cast_value(ctx, defaults[name])
         value = ctx.params[name]
         if default != value:
-            used = _shown_option(option, key, value)
-            left_out = _shown_option(option, key, default)
+            used, left_out = (
+                " ".join(spelled(option, each)) or f"no --{key}"
+                for each in (value, default)
+            )
             click.echo(
                 f"Note: {used} of the command line is used, not {left_out} of {ctx.meta[_FOUND]}",
                 err=True,
             )
 
 
-def _shown_option(option: click.Option, key: str, value: object) -> str:
-    """Return an option as the user would write it."""
+def spelled(option: click.Option, value: object) -> list[str]:
+    """Return an option with its value as the words of a command line."""
+    name = max(option.opts, key=len)
     if option.is_flag:
-        if value:
-            return f"--{key}"
-        return (option.secondary_opts or [f"no --{key}"])[0]
+        return [name] if value else option.secondary_opts[:1]
     values = value if isinstance(value, tuple) else (value,)
-    return " ".join(f"--{key} {each}" for each in values)
+    return [f"{name}={each}" for each in values]
 
 
 def explicit(name: str) -> bool:
     """Return whether an option of the running command is given on the command line."""
-    ctx = click.get_current_context(silent=True)
-    return ctx is None or ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
 
 
-def whence(name: str) -> str:
-    """Return the origin of an option's value for the end of an error, or an empty text for the command line."""
-    ctx = click.get_current_context(silent=True)
-    if ctx is None or ctx.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+def whence(*names: str) -> str:
+    """Return the origin of the values of options for the end of an error, or an empty text for the command line."""
+    ctx = click.get_current_context()
+    if ParameterSource.DEFAULT_MAP not in map(ctx.get_parameter_source, names):
         return ""
     return f" ({TABLE} of {ctx.meta[_FOUND]} has it; --isolated leaves that out)"
+
+
+def flag(name: str) -> str:
+    """Return a parameter as the user writes it."""
+    return f"--{name.replace('_', '-')}"

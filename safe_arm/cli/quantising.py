@@ -33,17 +33,13 @@ from safe_arm.quantizer.safe_quantizers import (
     SafeTOSAQuantizer,
     SafeVgfQuantizer,
 )
+from safe_arm.recipes import CLASSES
 from safe_arm.tuning.applying import apply, config_of
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
 #: The positional arguments of the program's module.
 Sample: TypeAlias = tuple[object, ...]
 Quantizer: TypeAlias = SafeEthosUQuantizer | SafeTOSAQuantizer | SafeVgfQuantizer
-QUANTIZERS: dict[type[CompileSpec], type[Quantizer]] = {
-    EthosUCompileSpec: SafeEthosUQuantizer,
-    TosaCompileSpec: SafeTOSAQuantizer,
-    VgfCompileSpec: SafeVgfQuantizer,
-}
 
 
 @dataclass(frozen=True)
@@ -61,19 +57,6 @@ class Loaded:
     program: ExportedProgram
     samples: list[Sample] | None = None
     kept_float: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A quantised model before its export.
-
-    Attributes:
-        module: the quantised graph.
-        reference: the float graph that was calibrated; None if nothing is compared with it.
-    """
-
-    module: GraphModule
-    reference: GraphModule | None
 
 
 class _CountedSamples(list[Sample]):
@@ -118,7 +101,9 @@ def compile_spec(request: Request) -> CompileSpec:
 def quantizer_for(request: Request) -> Quantizer:
     """Return the quantiser of a request's target, without any configuration."""
     spec = compile_spec(request)
-    return QUANTIZERS[type(spec)](spec)
+    *_, ours = CLASSES[type(spec)]
+    quantizer: Quantizer = ours(spec)
+    return quantizer
 
 
 def samples_of(
@@ -199,8 +184,11 @@ def _arguments(
     return signature.bind(*args, **kwargs).args
 
 
-def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
+def calibrated(loaded: Loaded, steps: Steps) -> tuple[GraphModule, GraphModule | None]:
     """Quantise a program as the quantiser of its target does.
+
+    Returns:
+        The quantised graph, and the float graph that was calibrated; None for that if nothing is compared with it.
 
     Raises:
         UsageError: the model fails on a sample.
@@ -223,8 +211,8 @@ def calibrated(loaded: Loaded, steps: Steps) -> Calibrated:
                 f"the model fails on calibration sample {counted.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
     _note_kept_float(module, loaded.kept_float)
-    reference = quantizer.reference if request.compares_with_float else None
-    return Calibrated(module, reference)
+    reference = quantizer.reference if request.accuracy else None
+    return module, reference
 
 
 def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
@@ -232,7 +220,7 @@ def _configured(loaded: Loaded, steps: Steps) -> Quantizer:
     request = loaded.request
     quantizer = quantizer_for(request)
     asked = request.quantisation
-    quantizer.keep_reference = request.compares_with_float
+    quantizer.keep_reference = request.accuracy
     quantizer.set_global(configuration(asked))
     if asked.recipe is not None:
         _apply(asked.recipe, quantizer, loaded.program, steps)

@@ -28,7 +28,8 @@ def random_arrays(inputs: Sequence[ModelInput], steps: Steps) -> dict[str, np.nd
     )
     arrays = {}
     for each in inputs:
-        shape, dtype = (SAMPLES, *each.example), _dtype(each)
+        shape = (SAMPLES, *each.example)
+        dtype = _dtype(each)
         if dtype.kind == "f":
             arrays[each.name] = generator.standard_normal(shape).astype(dtype)
             continue

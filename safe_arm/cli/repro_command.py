@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from safe_arm.core.record import Report
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODEL
 @lowering_options
 @click.option(

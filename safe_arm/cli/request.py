@@ -38,6 +38,12 @@ class Quantisation:
         return self.random or self.calibration is not None
 
 
+#: The parameters that say how to quantise, beside the samples.
+HOW_TO_QUANTISE = ("activations", "per_tensor", "keep_float")
+#: The parameters for Vela, of no use to a target that is no Ethos-U.
+VELAS = ("system_config", "memory_mode", "config")
+
+
 @dataclass(frozen=True)
 class Vela:
     """The options of Vela besides the accelerator; None leaves one to ExecuTorch, which picks by the family.
@@ -74,10 +80,9 @@ class Request:
         strict, repro_dir, verify: as ``SafeArmPartitioner`` takes them.
         tolerance: codes, as its ``verify_tolerance``.
         min_macs: as ``SafeArmPartitioner`` takes it.
-        footprint: whether to say what the program takes on the device.
+        footprint: measure what the program takes on the device.
         limits: what it may take there.
         operators: where to write the list of the kernels that it calls.
-        against: the baseline that it is compared with.
         compare: try the other policy too.
         stock: export with stock's classes too.
         bundle: write the proof beside the output.
@@ -103,7 +108,6 @@ class Request:
     footprint: bool = False
     limits: Limits = field(default_factory=Limits)
     operators: Path | None = None
-    against: Path | None = None
     compare: bool = False
     stock: bool = False
     bundle: bool = False
@@ -112,22 +116,29 @@ class Request:
     min_sqnr: float | None = None
 
     @property
-    def compares_with_float(self) -> bool:
-        """Return whether the quantised model is to be compared with the float one."""
-        return self.accuracy or self.min_sqnr is not None
-
-    @property
-    def measures_footprint(self) -> bool:
-        """Return whether something was asked for that takes the footprint."""
-        return (
-            self.footprint
-            or self.limits != Limits()
-            or any((self.operators, self.against))
-        )
-
-    @property
     def policies(self) -> tuple[str, ...]:
         """Return the policies to lower under: the one asked for, and to compare, those that verify afterwards."""
         if not self.compare:
             return (self.policy,)
         return tuple(dict.fromkeys(("reject", "propagate", self.policy)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The goal of ``tune`` besides those of its request, and the files that it writes.
+
+    Attributes:
+        metric, at_least: the function, as ``FILE.py:FUNCTION``, and the value it shall reach.
+        output: the recipe.
+        front: the page; None for none.
+    """
+
+    metric: str | None
+    at_least: float | None
+    output: Path
+    front: Path | None
+
+    @property
+    def log(self) -> Path:
+        """The file of what was tried."""
+        return self.output.with_suffix(".trials.jsonl")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from safe_arm.bundle.bundle_files import BundleFiles
+from safe_arm.bundle.manifest import BundleFiles
 from safe_arm.cli.calibration import read_arrays
 from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of
 from safe_arm.cli.output_file import check_output
-from safe_arm.cli.project_defaults import explicit, whence
+from safe_arm.cli.project_defaults import explicit, flag, whence
+from safe_arm.cli.request import HOW_TO_QUANTISE
 from safe_arm.cli.required_tools import check_tools
 from safe_arm.cli.vela_options import check_vela
 from safe_arm.core.errors import UsageError
@@ -24,21 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of the check of a request.
+    """The data for the quantisation of a float model.
 
     Attributes:
-        arrays: the calibration data by name; None if there is none, or none is wanted.
-        quantises: whether the model is to be quantised.
-        kept_float: the paths of the modules that are not.
+        arrays: the calibration data by name; None if that is random.
+        kept_float: the paths of the modules that are not quantised.
     """
 
-    arrays: dict[str, np.ndarray] | None = None
-    quantises: bool = False
-    kept_float: tuple[str, ...] = ()
+    arrays: dict[str, np.ndarray] | None
+    kept_float: tuple[str, ...]
 
 
-def check_request(request: Request) -> Checked:
+def check_request(request: Request) -> Checked | None:
     """Check everything that can be checked before torch is loaded.
+
+    Returns:
+        The data for the quantisation; None if the model is not to be quantised.
 
     Raises:
         UsageError: something cannot work.
@@ -61,25 +63,20 @@ def check_request(request: Request) -> Checked:
         _check_float(request)
     if request.quantisation.recipe is not None:
         _check_recipe(request, quantised)
-    checked = Checked()
+    checked = None
     if request.profile.integer and not quantised:
-        checked = _check_quantisation(request)
+        asked = request.quantisation
+        arrays = None
+        kept: tuple[str, ...] = ()
+        if asked.keep_float:
+            kept = paths_of(asked.keep_float, modules_of(request.model))
+        if asked.calibration is not None:
+            arrays = read_arrays(asked.calibration)
+        checked = Checked(arrays, kept)
     check_tools(request.target, verify=request.verify)
     if request.vela.given:
         check_vela(request.target, request.vela)
     return checked
-
-
-def _check_quantisation(request: Request) -> Checked:
-    """Read what the quantisation of a float model needs."""
-    asked = request.quantisation
-    arrays = None
-    kept: tuple[str, ...] = ()
-    if asked.keep_float:
-        kept = paths_of(asked.keep_float, modules_of(request.model))
-    if asked.calibration is not None:
-        arrays = read_arrays(asked.calibration)
-    return Checked(arrays, True, kept)
 
 
 def _check_recipe(request: Request, quantised: str) -> None:
@@ -97,7 +94,7 @@ def _check_recipe(request: Request, quantised: str) -> None:
         raise UsageError(
             "--stock uses stock's quantiser, which takes no recipe; leave one of them out"
         )
-    beside = _options_given(_quantising_options(request))
+    beside = _given(*HOW_TO_QUANTISE)
     if beside:
         raise UsageError(
             f"--recipe says how to quantise; leave out {beside}, or the recipe"
@@ -105,23 +102,9 @@ def _check_recipe(request: Request, quantised: str) -> None:
     read_recipe(request.quantisation.recipe or "")
 
 
-def _quantising_options(request: Request) -> dict[str, bool]:
-    """Return by parameter whether it may say how to quantise; one with a default may be given or not."""
-    asked = request.quantisation
-    return {
-        "activations": True,
-        "per_tensor": asked.per_tensor,
-        "keep_float": bool(asked.keep_float),
-    }
-
-
-def _options_given(asked: dict[str, bool]) -> str:
+def _given(*names: str) -> str:
     """Return those of some options that the command line has, as the user writes them."""
-    options = []
-    for name, is_asked in asked.items():
-        if is_asked and explicit(name):
-            options.append(f"--{name.replace('_', '-')}")
-    return ", ".join(options)
+    return ", ".join(map(flag, filter(explicit, names)))
 
 
 def _check_files(request: Request) -> None:
@@ -130,7 +113,7 @@ def _check_files(request: Request) -> None:
     if request.quantisation.calibration is not None:
         taken.append(request.quantisation.calibration)
     if request.output is not None:
-        check_output(request.output, tuple(taken))
+        check_output(request.output, taken)
         if request.output.suffix not in ("", ".pte"):
             raise UsageError(
                 f"output {str(request.output)!r} has to end in .pte, the suffix of an ExecuTorch program; give -o "
@@ -139,26 +122,19 @@ def _check_files(request: Request) -> None:
         taken.append(request.output)
         if request.bundle:
             for path in BundleFiles.beside(request.output).written:
-                check_output(path, tuple(taken), "-o")
+                check_output(path, taken, "-o")
                 taken.append(path)
     for report in request.reports:
-        check_output(report, tuple(taken), "--report")
+        check_output(report, taken, "--report")
         format_of(report)
         taken.append(report)
     if request.operators is not None:
-        check_output(request.operators, tuple(taken), "--operators")
+        check_output(request.operators, taken, "--operators")
 
 
 def _check_quantised(request: Request, operator: str) -> None:
     """Refuse what is of no use for a model that is quantised already; a project's defaults for others are left out."""
-    useless = _options_given(
-        {
-            "calibrate": request.quantisation.given,
-            **_quantising_options(request),
-            "accuracy": request.accuracy,
-            "min_sqnr": request.min_sqnr is not None,
-        }
-    )
+    useless = _given("calibrate", *HOW_TO_QUANTISE, "accuracy", "min_sqnr")
     if useless:
         raise UsageError(
             f"model {str(request.model)!r} is quantised already ({operator}) and taken as it is; leave out "
@@ -173,10 +149,10 @@ def _check_quantised(request: Request, operator: str) -> None:
 
 def _check_float(request: Request) -> None:
     """Refuse what a float profile cannot do."""
-    if request.compares_with_float:
-        name = "accuracy" if request.accuracy else "min_sqnr"
+    if request.accuracy:
+        name = "accuracy" if request.min_sqnr is None else "min_sqnr"
         raise UsageError(
-            f"--{name.replace('_', '-')} compares a quantised model with the float one, and {request.profile.text} is "
+            f"{flag(name)} compares a quantised model with the float one, and {request.profile.text} is "
             f"a float profile; leave it out, or give an integer profile{whence(name)}"
         )
     if request.integer_io:

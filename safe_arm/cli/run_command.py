@@ -6,9 +6,9 @@ import os
 import runpy
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=ExecuTorchCommand,
-    no_args_is_help=False,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
@@ -95,12 +94,18 @@ def run(
         check_reference_model()
     if not quiet:
         note_overridden()
-    adopted = _executed(
-        script, arguments, module, {**options, "verify_tolerance": tolerance}
-    )
+    with executorch_imported():
+        from rich.console import Console
+
+        from safe_arm.cli.adoption import adopting
+        from safe_arm.report.terminal import print_report
+
+    with adopting({**options, "verify_tolerance": tolerance}) as adopted:
+        _execute(script, arguments, module)
     done = [each.report for each in adopted.partitioners if each.report is not None]
     if not quiet:
-        _print(done)
+        for each in done:
+            print_report(each, Console(stderr=True))
     for path in _written(done, reports, script):
         if not quiet:
             click.echo(f"write {path}", err=True)
@@ -138,23 +143,15 @@ def _check_script(script: str, module: bool) -> None:
         raise UsageError(
             f"there is no file {script}; for a module put -m before its name"
         )
-    if module and not _is_module(script):
-        raise UsageError(f"there is no module {script}; leave -m out for a file")
-
-
-def _executed(
-    script: str, arguments: tuple[str, ...], module: bool, options: dict[str, Any]
-) -> Adopted:
-    """Run a script to its end and return the partitioners it made."""
-    with executorch_imported():
-        from safe_arm.cli.adoption import adopting
-
-    with adopting(options) as adopted:
-        _execute(script, arguments, module)
-    return adopted
+    # A package above it may not exist either.
+    with suppress(ModuleNotFoundError):
+        if not module or find_spec(script) is not None:
+            return
+    raise UsageError(f"there is no module {script}; leave -m out for a file")
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
+    """Run a script to its end."""
     sys.argv = [script, *arguments]
     try:
         if module:
@@ -169,28 +166,12 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> None:
         raise
     except Exception as error:
         # As the interpreter ends a script, without the frames of the command before it.
-        traceback = _from_script(error.__traceback__)
+        traceback = error.__traceback__
+        before = (__file__, runpy.__file__, "<frozen runpy>")
+        while traceback and traceback.tb_frame.f_code.co_filename in before:
+            traceback = traceback.tb_next
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
         sys.exit(FAILED)
-
-
-def _from_script(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from its first frame that is neither this module's nor ``runpy``'s."""
-    while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if file not in (__file__, runpy.__file__, "<frozen runpy>"):
-            break
-        traceback = traceback.tb_next
-    return traceback
-
-
-def _print(reports: list[Report]) -> None:
-    from rich.console import Console
-
-    from safe_arm.report.terminal import print_report
-
-    for report in reports:
-        print_report(report, Console(stderr=True))
 
 
 def _written(
@@ -209,10 +190,3 @@ def _written(
                 own = path.with_name(f"{stem}-{index + 1}{ending}")
             write_output(own, rendered(report, own, title))
             yield own
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # a package above it does not exist
-        return False

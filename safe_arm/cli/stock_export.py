@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -19,18 +19,7 @@ from torch.fx import Node
 
 from safe_arm import seams
 from safe_arm._compat.loading import delegate_name, delegates
-from safe_arm._compat.upstream import (
-    ArmCompileSpec,
-    EthosUCompileSpec,
-    EthosUPartitioner,
-    EthosUQuantizer,
-    TosaCompileSpec,
-    TOSAPartitioner,
-    TOSAQuantizer,
-    VgfCompileSpec,
-    VgfPartitioner,
-    VgfQuantizer,
-)
+from safe_arm._compat.upstream import ArmCompileSpec
 from safe_arm.cli.integer_io import take_integers
 from safe_arm.cli.pipeline import LoweringProgress
 from safe_arm.cli.progress import Steps
@@ -43,6 +32,7 @@ from safe_arm.core.macs import macs
 from safe_arm.core.names import shown
 from safe_arm.core.written import module_path, written
 from safe_arm.partitioner.proving import Prover
+from safe_arm.recipes import CLASSES
 from safe_arm.report.stock_column import StockResult, StockVerdict
 from safe_arm.safe_partitioner import DEFAULT_DEVICE, VERIFY_BUDGET
 from safe_arm.verification.delegate import Delegate
@@ -51,12 +41,6 @@ from safe_arm.verification.proof import Proof
 
 #: The name of a delegate in reports, and its module.
 StockDelegate: TypeAlias = tuple[str, LoweredBackendModule]
-#: Stock's quantiser and partitioner of each compile spec.
-STOCK: Mapping[type, tuple[type, type]] = {
-    EthosUCompileSpec: (EthosUQuantizer, EthosUPartitioner),
-    TosaCompileSpec: (TOSAQuantizer, TOSAPartitioner),
-    VgfCompileSpec: (VgfQuantizer, VgfPartitioner),
-}
 #: Seconds that one run of Vela, model-converter or the reference model may take.
 TIME_LIMIT = 600.0
 _QUANTISERS = "quantized_decomposed::"
@@ -111,7 +95,8 @@ def _quantised(source: Loaded) -> ExportedProgram:
     request = source.request
     if source.samples:
         spec = compile_spec(request)
-        quantizer: Any = STOCK[type(spec)][0](spec)
+        _, stock, _ = CLASSES[type(spec)]
+        quantizer: Any = stock(spec)
         quantizer.set_global(configuration(request.quantisation))
         for path in source.kept_float:
             quantizer.set_module_name(path, None)
@@ -126,7 +111,8 @@ def _quantised(source: Loaded) -> ExportedProgram:
 
 
 def _lowered(program: ExportedProgram, spec: ArmCompileSpec) -> EdgeProgramManager:
-    partitioner: Any = STOCK[type(spec)][1](spec)
+    stock, *_ = CLASSES[type(spec)]
+    partitioner: Any = stock(spec)
     return to_edge_transform_and_lower(
         program,
         partitioner=[partitioner],

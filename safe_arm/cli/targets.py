@@ -39,10 +39,9 @@ EXTENSIONS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """A TOSA specification string taken apart: ``TOSA-1.0`` and the profiles and extensions after it."""
+    """A TOSA specification string, and the profiles and extensions in it."""
 
     text: str
-    version: str
     parts: tuple[str, ...]
 
     @property
@@ -80,7 +79,7 @@ def profile_of(text: str) -> Profile:
         if part not in EXTENSIONS and part not in extensions:
             accepted = sorted(f"+{each}" for each in extensions)
             raise one_of(f"profile {text!r}: extension", f"+{part}", accepted)
-    return Profile(text, version, tuple(parts))
+    return Profile(text, tuple(parts))
 
 
 def profile_for(target: str, asked: str | None) -> Profile:

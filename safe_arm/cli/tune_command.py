@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from safe_arm.cli.amount import Bytes
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.lowering_command import loading
 from safe_arm.cli.many_programs import or_many
+from safe_arm.cli.option_types import Bytes
 from safe_arm.cli.options import FILE, MODELS, VERBOSE, matrix_options, request_of
 from safe_arm.cli.output_file import check_output
-from safe_arm.cli.tuning_target import Target
+from safe_arm.cli.request import Request, Target
 from safe_arm.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from safe_arm.cli.request import Request
+from safe_arm.footprint.limits import Limits
 
 
-@click.command(cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command(cls=ExecuTorchCommand)
 @MODELS
 @matrix_options
 @click.option(
@@ -71,11 +69,8 @@ if TYPE_CHECKING:
 @or_many
 def tune(
     output: Path,
-    min_sqnr: float | None,
     metric: str | None,
     at_least: float | None,
-    max_cycles: int | None,
-    max_sram: int | None,
     front: Path | None,
     verbose: bool,
     **options: Any,
@@ -104,11 +99,8 @@ def tune(
            budget; the recipe is then the best, or the nearest, that was found
       130  interrupted
     """
-    request = request_of({**options, "max_cycles": max_cycles, "max_sram": max_sram})
-    log = output.with_suffix(".trials.jsonl")
-    target = Target(
-        min_sqnr, metric, at_least, max_cycles, max_sram, output, front, log
-    )
+    request = request_of(options)
+    target = Target(metric, at_least, output, front)
     _check(request, target)
     places = [output, target.log, *filter(None, (front,))]
     with (
@@ -121,18 +113,16 @@ def tune(
     if not request.quiet:
         click.echo(text)
     if why:
-        raise UsageError(_unreached(target, why))
+        raise UsageError(_unreached(request, target, why))
 
 
-def _unreached(target: Target, why: str) -> str:
+def _unreached(request: Request, target: Target, why: str) -> str:
     """Return what is not reached, why, and the advice to a user."""
     best = f"{why}; {target.output} has the best"
-    has_target = target.min_sqnr is not None or target.at_least is not None
-    has_budget = target.max_cycles is not None or target.max_sram is not None
-    if not has_target:
+    if request.min_sqnr is None and target.at_least is None:
         return f"{best}; raise the budget"
     options = ["lower the target"]
-    if has_budget:
+    if request.limits != Limits():
         options.append("raise the budget")
     options.append("train the model with this quantisation")
     return f"the target is not reached: {best}; {', or '.join(options)}"
@@ -140,15 +130,16 @@ def _unreached(target: Target, why: str) -> str:
 
 def _check(request: Request, target: Target) -> None:
     """Refuse what cannot be tuned, before torch is loaded."""
-    budgeted = target.max_cycles is not None or target.max_sram is not None
-    aims = [target.min_sqnr is not None, target.metric is not None]
+    budgeted = request.limits != Limits()
+    has_metric = target.metric is not None
+    aims = [request.min_sqnr is not None, has_metric]
     if all(aims) or not (any(aims) or budgeted):
         raise UsageError(
             "tune needs a target: give either --min-sqnr DB, or --metric FILE.py:FUNCTION and --at-least X, or a "
             "budget, --max-cycles NUMBER or --max-sram BYTES"
         )
     has_value = target.at_least is not None
-    if has_value != aims[1] and (has_value or not budgeted):
+    if has_value != has_metric and (has_value or not budgeted):
         raise UsageError(
             "--metric and --at-least go together; give both, or --min-sqnr DB"
         )
@@ -158,15 +149,16 @@ def _check(request: Request, target: Target) -> None:
         "--report": bool(request.reports),
         "--keep-float": bool(request.quantisation.keep_float),
     }
-    for name in (name for name, given in useless.items() if given):
-        raise UsageError(
-            f"{name} is of no use to tune, which proves every trial and chooses by itself; leave it out"
-        )
+    for name, given in useless.items():
+        if given:
+            raise UsageError(
+                f"{name} is of no use to tune, which proves every trial and chooses by itself; leave it out"
+            )
     if not request.profile.integer:
         raise UsageError(
             f"tune quantises, and {request.profile.text} is a float profile; leave --profile out"
         )
     taken = [request.model, *filter(None, (request.quantisation.calibration,))]
-    check_output(target.output, tuple(taken))
+    check_output(target.output, taken)
     if target.front is not None:
-        check_output(target.front, (*taken, target.output), "--front")
+        check_output(target.front, [*taken, target.output], "--front")

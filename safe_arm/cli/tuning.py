@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -14,8 +12,7 @@ from typing import cast
 from safe_arm.cli.output_file import write_output
 from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import Loaded, compile_spec, quantizer_for
-from safe_arm.cli.request import Request
-from safe_arm.cli.tuning_target import Target
+from safe_arm.cli.request import Request, Target
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import VELA_PACKAGE
 from safe_arm.core.versions import versions
@@ -42,36 +39,39 @@ def tuned(source: Loaded, target: Target, steps: Steps) -> tuple[str, str]:
         UsageError: a metric that cannot be used.
     """
     request = source.request
-    goal = _goal(target)
-    bench = _workbench(source, target, goal)
+    bench = _workbench(source, target)
+    asked = request.quantisation
+    parts = request.profile.parts
+    levels: Sequence[Level] = LEVELS
+    if "int16" not in parts or asked.activations == 16:
+        levels = LEVELS[1:]
+    start = Choice(asked.activations, not asked.per_tensor)  # what export would do
+    on_cpu = "FP" not in parts
     with steps.step(f"tune for {request.target}"):
-        search = _search(request, bench, steps)
+        search = Search(bench, start, levels, on_cpu, steps.note, steps.count)
         for note in log_notes(bench.log, target.log):
             steps.note(note)
         try:
             found = search.run()
-            warning = _cliff(found, goal)
+            warning = _cliff(found)
             if warning:
                 steps.warn(warning)
         except KeyboardInterrupt:
             if search.best is not None:
-                _recipe(request, goal, bench, search.best, {}).save(target.output)
+                _recipe(request, bench, search.best, {}).save(target.output)
             raise
     modules = {}
     for spot in found.spots.values():
         if spot.module:
             modules.update(dict.fromkeys(spot.operators, spot.module))
-    recipe = _recipe(request, goal, bench, found.best, modules)
+    recipe = _recipe(request, bench, found.best, modules)
     with steps.step(f"write {target.output}"):
-        text = json.dumps(recipe.to_dict(), indent=1)
-        write_output(target.output, f"{text}\n".encode())
+        write_output(target.output, recipe.rendered())
     if target.front is not None:
         with steps.step(f"write {target.front}"):
-            page = front_page(
-                found, goal.name, goal.at_least, request.model.stem, goal.budget
-            )
+            page = front_page(found, request.model.stem)
             write_output(target.front, page.encode())
-    return _text(found, goal, target, bench.log.estimator), found.why
+    return _text(found, target.output, bench.log.estimator), found.why
 
 
 def log_notes(log: TrialLog, path: Path) -> Iterator[str]:
@@ -86,25 +86,10 @@ def log_notes(log: TrialLog, path: Path) -> Iterator[str]:
         )
 
 
-def _search(request: Request, bench: Workbench, steps: Steps) -> Search:
-    """Return the search that starts at what ``export`` would do."""
-    asked = request.quantisation
-    parts = request.profile.parts
-    levels: Sequence[Level] = LEVELS
-    if "int16" not in parts or asked.activations == 16:
-        levels = [level for level in LEVELS if level != "int16"]
-    start = Choice(asked.activations, not asked.per_tensor)
-    return Search(bench, start, levels, "FP" not in parts, steps.note, steps.count)
-
-
-def _text(
-    found: Found,
-    goal: Goal,
-    target: Target,
-    estimator: str,
-) -> str:
+def _text(found: Found, output: Path, estimator: str) -> str:
     trials = counted(len(found.trials), "trial")
     best = found.best
+    goal = found.goal
     cost = f"{best.cost:,.0f} {best.unit}"
     if estimator:
         cost += f" by {estimator}"
@@ -112,12 +97,12 @@ def _text(
     if goal.function is None and best.worst_sample_db is not None:
         value += f", worst sample {best.worst_sample_db:.4g}"
     line = f"{value}, {cost}, proven; {trials}"
-    table = front_text(found, goal.name, goal.budget)
-    return f"{table}\n{target.output}: {line}"
+    return f"{front_text(found)}\n{output}: {line}"
 
 
-def _cliff(found: Found, goal: Goal) -> str:
+def _cliff(found: Found) -> str:
     """Return a warning if one step up to the recipe costs many times as much for few decibels; empty if none does."""
+    goal = found.goal
     steep = cliff(found.trials, found.best)
     if steep is None:
         return ""
@@ -134,19 +119,23 @@ def _cliff(found: Found, goal: Goal) -> str:
     )
 
 
-def _goal(target: Target) -> Goal:
-    at_least = target.min_sqnr if target.metric is None else target.at_least
+def _goal(request: Request, target: Target) -> Goal:
+    name = "SQNR in dB"
+    at_least = request.min_sqnr
+    function = None
+    if target.metric is not None:
+        name = target.metric.rpartition(":")[2]
+        at_least = target.at_least
+        function = load_function(target.metric)
     if at_least is None:
         at_least = math.inf
-    budget = Budget(target.max_cycles, target.max_sram)
-    if target.metric is None:
-        return Goal("SQNR in dB", at_least, budget=budget)
-    name = target.metric.rpartition(":")[2]
-    return Goal(name, at_least, load_function(target.metric), budget)
+    budget = Budget(request.limits.cycles, request.limits.sram)
+    return Goal(name, at_least, function, budget)
 
 
-def _workbench(source: Loaded, target: Target, goal: Goal) -> Workbench:
+def _workbench(source: Loaded, target: Target) -> Workbench:
     request = source.request
+    goal = _goal(request, target)
     if source.samples is None:
         raise UsageError(
             "tune needs the float program, and this one is quantised already"
@@ -184,44 +173,36 @@ def _subject(request: Request, target: Target) -> str:
     if target.metric is not None:
         files.append(Path(target.metric.rpartition(":")[0]))
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    others = versions()
+    del others[VELA_PACKAGE]
     rest = (
         request.target,
-        request.profile.text,
+        request.profile,
         request.policy,
         request.tolerance,
         request.min_macs,
-        asdict(request.vela),
+        request.vela,
         target.metric,
-        "dB as in reports",
     )
-    others = versions()
-    del others[VELA_PACKAGE]
-    text = json.dumps([hashes, rest, others])
+    text = repr((hashes, others, rest))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _recipe(
-    request: Request,
-    goal: Goal,
-    bench: Workbench,
-    trial: Trial,
-    modules: dict[str, str],
+    request: Request, bench: Workbench, trial: Trial, modules: dict[str, str]
 ) -> Recipe:
     operators, sha256 = bench.model
+    goal = bench.goal
     at_least = None if math.isinf(goal.at_least) else goal.at_least
     reached = at_least is None or trial.value >= at_least
     measured = {
         "metric": goal.name,
-        "value": trial.value,
         "at_least": at_least,
         "reached": reached and goal.budget.fits(trial),
-        "sqnr_db": trial.sqnr_db,
-        "worst_sample_db": trial.worst_sample_db,
-        "cost": trial.cost,
         "cost_unit": trial.unit,
-        "sram": trial.sram,
-        "proven": True,
     }
+    for name in ("value", "sqnr_db", "worst_sample_db", "cost", "sram", "proven"):
+        measured[name] = getattr(trial, name)
     choice = trial.choice
     named = {name: modules[name] for name in modules if name in choice.operators}
     return Recipe(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from safe_arm.cli.request import Vela
+from safe_arm.cli.project_defaults import flag, whence
+from safe_arm.cli.request import VELAS, Vela
 from safe_arm.core.errors import UsageError
 from safe_arm.core.toolchain import run_vela
 
@@ -19,34 +22,44 @@ DEFAULTS = {
 _NO_NETWORK = "safe-arm-asks-about-options-only.tosa"
 
 
-def vela_of(
-    target: str, system_config: str | None, memory_mode: str | None, config: Path | None
-) -> Vela:
+def require_ethos_u(
+    target: str, names: Sequence[str], params: Mapping[str, Any]
+) -> None:
+    """Refuse parameters that are given for a target that is no Ethos-U.
+
+    Raises:
+        UsageError: at least one is.
+    """
+    used = [name for name in names if params.get(name) is not None]
+    if used and not target.startswith("ethos-u"):
+        raise UsageError(
+            f"{', '.join(map(flag, used))}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
+            f"{whence(*used)}"
+        )
+
+
+def vela_of(target: str, params: Mapping[str, Any]) -> Vela:
     """Return the options of the command line for Vela.
 
     Raises:
         UsageError: the target is no Ethos-U, or a name that ExecuTorch cannot hand on to Vela.
     """
-    # An existing file needs its absolute path, because Vela looks for two/parts.ini among its own.
-    name = None
-    if config is not None:
-        name = str(config.resolve()) if config.is_file() else str(config)
-    options = {
-        "--system-config": system_config,
-        "--memory-mode": memory_mode,
-        "--config": name,
-    }
-    used = {name: value for name, value in options.items() if value is not None}
-    if used and not target.startswith("ethos-u"):
-        raise UsageError(
-            f"{', '.join(used)}: for an Ethos-U only, Vela does not compile for {target}; leave it out"
-        )
-    for option, value in used.items():
-        if re.search(r"\s", value):
+    require_ethos_u(target, VELAS, params)
+    options = {}
+    for name in VELAS:
+        value = params[name]
+        if value is None:
+            continue
+        # An existing file needs its absolute path, because Vela looks for two/parts.ini among its own.
+        if isinstance(value, Path) and value.is_file():
+            value = value.resolve()
+        options[name] = str(value)
+        if re.search(r"\s", options[name]):
             raise UsageError(
-                f"{option} {value!r} has a space in it, at which ExecuTorch would split it; rename it"
+                f"{flag(name)} {options[name]!r} has a space in it, at which ExecuTorch would split it; rename it"
+                f"{whence(name)}"
             )
-    return Vela(system_config, memory_mode, name)
+    return Vela(**options)
 
 
 def check_vela(target: str, vela: Vela) -> None:
@@ -56,7 +69,7 @@ def check_vela(target: str, vela: Vela) -> None:
         UsageError: it does not take them; the message is Vela's own.
     """
     every = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in every.items()]
+    flags = [f"{flag(name)}={value}" for name, value in every.items()]
     ended = run_vela(
         f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK
     )

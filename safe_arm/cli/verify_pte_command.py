@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from safe_arm._compat.installation import executorch_imported
-from safe_arm.bundle.bundle_files import BundleFiles, require_program
-from safe_arm.bundle.manifest import read_manifest
+from safe_arm.bundle.manifest import BundleFiles, read_manifest, require_program
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.exit_status import FAILED
 from safe_arm.cli.options import FILE, QUIET, VERBOSE
 from safe_arm.cli.quiet import quiet as silenced
 
-if TYPE_CHECKING:
-    from safe_arm.bundle.verifying import Step
 
-
-@click.command("verify-pte", cls=ExecuTorchCommand, no_args_is_help=False)
+@click.command("verify-pte", cls=ExecuTorchCommand)
 @click.argument("program", type=FILE, metavar="MODEL.pte")
 @click.option(
     "--manifest",
@@ -61,10 +56,8 @@ def verify_pte(
         checked = verify(program, manifest=manifest)
     for step in checked.steps:
         if not quiet or step.outcome == "failed":
-            click.echo(_line(step))
+            detail = " ".join(step.detail.split())
+            name = f"{step.name}: {detail}" if detail else step.name
+            click.echo(f"{step.outcome:<8} {name}")
     if not checked.good:
         ctx.exit(FAILED)
-
-
-def _line(step: Step) -> str:
-    return f"{step.outcome:<8} {step.name}{': ' * bool(step.detail)}{' '.join(step.detail.split())}"

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import sys
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,99 +21,74 @@ from safe_arm.core.toolchain import (
     unusable_converter,
 )
 from safe_arm.core.versions import glibc, installed
-from safe_arm.doctor.finding import SECONDS, Finding, State
+from safe_arm.doctor.finding import SECONDS, Probed, State, ran
 
 
-def vela(tiny: Path) -> Finding:
+def vela(tiny: Path) -> Probed:
     """Let Vela, the module of this interpreter that ExecuTorch calls, compile a graph for Ethos-U55.
 
     Args:
         tiny: a TOSA flatbuffer; if there is none, only ``vela --version`` is run.
     """
     here = installed("ethos-u-vela")
-    vela_is = partial(
-        Finding,
-        "Vela",
-        version=here,
-        needed_for="ethos-u targets",
-        needed_by=("ethos-u",),
-    )
     if not here:
-        return vela_is(
-            State.MISSING,
-            detail="ethos-u-vela is not installed",
-            fix=install_command("ethos-u-vela"),
-        )
+        fix = install_command("ethos-u-vela")
+        return Probed(State.MISSING, "", "ethos-u-vela is not installed", fix)
     ended = run_vela(seconds=SECONDS)
     detail = f"{sys.executable} -m ethosu.vela runs"
     if ended.good and tiny.exists():
-        output = tiny.parent / "vela"
         options = (
             "--accelerator-config=ethos-u55-128",
             "--output-format=raw",
-            f"--output-dir={output}",
+            f"--output-dir={tiny.parent / 'vela'}",
         )
         ended = run_vela(tiny, *options, seconds=SECONDS)
         detail = "it compiles a CLAMP for ethos-u55-128"
-    if ended.good:
-        return vela_is(State.OK, detail=detail, output=ended.output)
     fix = f"pip install --force-reinstall --no-deps ethos-u-vela=={here}"
-    return vela_is(
-        State.BROKEN,
-        detail=f"it does not run: {ended.last_words}",
-        fix=fix,
-        output=ended.output,
-    )
+    return ran(ended, here, detail, "it does not run", fix)
 
 
-def model_converter(tiny: Path) -> Finding:
+def model_converter(tiny: Path) -> Probed:
     """Let the model-converter that ExecuTorch would find, or one beside the interpreter, convert a graph to VGF.
 
     Args:
         tiny: a TOSA flatbuffer; if there is none, only ``model-converter --version`` is run.
     """
-    converter_is = partial(
-        Finding,
-        "model-converter",
-        needed_for="target vgf",
-        needed_by=("vgf",),
-    )
     path = find_converter()
     if path is None:
-        state, detail, fix = _not_found()
-        return converter_is(state, version="", detail=detail, fix=fix)
+        return _not_found()
     ended = run_converter(path, seconds=SECONDS)
     version = _version(ended.stdout)
+    detail = f"{path} runs"
     if ended.good and tiny.exists():
         ended = run_converter(path, "-i", tiny, "-o", f"{tiny}.vgf", seconds=SECONDS)
+        detail = f"{path} converts a CLAMP to VGF"
     state = State.OK
     fix = ""
-    detail = f"{path} converts a CLAMP to VGF" if tiny.exists() else f"{path} runs"
     if not ended.good:
         state = State.BROKEN
         detail, fix = _why(path, ended)
     elif beside_only(path):
         detail += "; it is not on PATH, only beside the interpreter: safe_arm finds it there, stock ExecuTorch does not"
         fix = f'export PATH="{Path(path).parent}:$PATH"'
-    return converter_is(
-        state, version=version, detail=detail, fix=fix, output=ended.output
-    )
+    return Probed(state, version, detail, fix, ended.output)
 
 
-def _not_found() -> tuple[State, str, str]:
-    """Return the state of a converter that cannot be run, what is wrong, and the command that fixes it."""
+def _not_found() -> Probed:
+    """Return what is wrong with a converter that cannot be run, and the command that fixes it."""
     detail = "neither on PATH, beside the interpreter nor in MODEL_CONVERTER_PATH"
     unusable = unusable_converter()
     if unusable:
         detail += f" ({unusable} is not executable)"
-        return State.BROKEN, detail, f"chmod +x {shlex.quote(str(unusable))}"
+        fix = f"chmod +x {shlex.quote(str(unusable))}"
+        return Probed(State.BROKEN, "", detail, fix)
     package = find_spec("model_converter")
     if package and package.origin:
         binary = Path(package.origin).parent / "binaries/bin/model-converter"
         if binary.exists():
             fix = f"export MODEL_CONVERTER_PATH={binary}"
-            return State.BROKEN, f"{binary} is {detail}", fix
-    return State.MISSING, detail, f"pip install {CONVERTER}"
+            return Probed(State.BROKEN, "", f"{binary} is {detail}", fix)
+    return Probed(State.MISSING, "", detail, f"pip install {CONVERTER}")
 
 
 def _version(printed: str) -> str:
@@ -134,12 +108,9 @@ def _why(path: str, ended: Ended) -> tuple[str, str]:
     newest = max(wanted, key=lambda version: [int(part) for part in version.split(".")])
     here = f", this machine has {glibc()}" if glibc() else ""
     detail = f"{path} needs glibc {newest}{here}; {CONVERTER.replace('==', ' ')} runs with older ones"
-    return detail, f"pip install --no-deps {CONVERTER}{_shadowed(path)}"
-
-
-def _shadowed(path: str) -> str:
-    """Return the rest of a command, for a new converter that would not be the one that is found."""
+    fix = f"pip install --no-deps {CONVERTER}"
     folder = Path(sys.executable).parent
-    if path in [str(folder / name) for name in CONVERTER_NAMES]:
-        return ""
-    return f" && export MODEL_CONVERTER_PATH={folder / CONVERTER_NAMES[0]}"
+    if path not in [str(folder / name) for name in CONVERTER_NAMES]:
+        # The new converter would not be the one that is found.
+        fix += f" && export MODEL_CONVERTER_PATH={folder / CONVERTER_NAMES[0]}"
+    return detail, fix

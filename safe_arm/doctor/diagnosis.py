@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,24 @@ from packaging.requirements import Requirement
 from safe_arm._compat.untested import Untested, untested
 from safe_arm.core.versions import PACKAGES, installed, versions
 from safe_arm.doctor.compiler_probes import model_converter, vela
-from safe_arm.doctor.finding import EVERY_TARGET, Finding, concerns
+from safe_arm.doctor.finding import EVERY_TARGET, Finding, Probed, concerns
 from safe_arm.doctor.python_side import arm_backend, flatc, reference_model
 from safe_arm.doctor.vulkan_probe import vulkan
 from safe_arm.known_issues import KnownIssue, known_issues, release_of
 
 SCHEMA_VERSION = 1
-#: The probes in their order, and the targets that need each; the reference model's probe writes the others' graph.
-_PROBES: tuple[tuple[str, Callable[[Path], Finding], tuple[str, ...]], ...] = (
-    ("ExecuTorch", lambda tiny: arm_backend(), EVERY_TARGET),
-    ("flatc", lambda tiny: flatc(), EVERY_TARGET),
-    ("TOSA reference model", reference_model, EVERY_TARGET),
-    ("Vela", vela, ("ethos-u",)),
-    ("model-converter", model_converter, ("vgf",)),
-    ("Vulkan", vulkan, ()),
+_LOWERING = "every lowering (serialiser), verification (reference model)"
+_ON_VULKAN = "running VGF delegates on this machine (optional)"
+Probe = Callable[[Path], Probed]
+#: The probes in their order: the tool, the work and the targets that need it; the reference model's writes the graph
+#: of the others.
+_PROBES: tuple[tuple[str, str, tuple[str, ...], Probe], ...] = (
+    ("ExecuTorch", "everything", EVERY_TARGET, lambda tiny: arm_backend()),
+    ("flatc", "writing a .pte", EVERY_TARGET, lambda tiny: flatc()),
+    ("TOSA reference model", _LOWERING, EVERY_TARGET, reference_model),
+    ("Vela", "ethos-u targets", ("ethos-u",), vela),
+    ("model-converter", "target vgf", ("vgf",), model_converter),
+    ("Vulkan", _ON_VULKAN, (), vulkan),
 )
 #: Packages that some targets alone need, by our names for them.
 _OF_TARGETS = {"ethos-u-vela": ("ethos-u",), "model-converter": ("vgf",)}
@@ -55,7 +59,7 @@ class Diagnosis:
         """True if nothing blocks the target."""
         return not any(finding.blocks(self.target) for finding in self.findings)
 
-    def as_json(self, *, output: bool = False) -> dict[str, Any]:
+    def as_json(self, output: bool) -> dict[str, Any]:
         """Return it as plain data.
 
         Args:
@@ -63,11 +67,7 @@ class Diagnosis:
         """
         tools = []
         for finding in self.findings:
-            tool = asdict(finding)
-            tool |= {
-                "state": finding.state.value,
-                "blocks": finding.blocks(self.target),
-            }
+            tool = {**asdict(finding), "blocks": finding.blocks(self.target)}
             if not output:
                 del tool["output"]
             tools.append(tool)
@@ -83,17 +83,22 @@ class Diagnosis:
         }
 
 
-def examine(
-    target: str | None, step: Callable[[str], object] = lambda name: None
-) -> Diagnosis:
+def examine(target: str | None, step: Callable[[str], object]) -> Diagnosis:
     """Run every tool that a target needs and look up the known issues of the installed packages.
 
     Args:
         target: one of ``TARGETS``, None for all and for what is optional.
         step: called with the name of the next tool.
     """
+    findings = []
     with tempfile.TemporaryDirectory() as folder:
-        findings = tuple(_findings(target, Path(folder, "tiny.tosa"), step))
+        for name, needed_for, needed_by, probe in _PROBES:
+            if concerns(target, needed_by):
+                step(name)
+                probed = vars(probe(Path(folder, "tiny.tosa")))
+                findings.append(
+                    Finding(name, needed_for=needed_for, needed_by=needed_by, **probed)
+                )
     relevant = {}
     for name, version in versions().items():
         if concerns(target, _OF_TARGETS.get(name, EVERY_TARGET)):
@@ -102,16 +107,9 @@ def examine(
     for finding in findings:
         if finding.name in relevant and finding.version:
             relevant[finding.name] = finding.version
-    return Diagnosis(target, relevant, findings, untested(relevant), issues_here())
-
-
-def _findings(
-    target: str | None, tiny: Path, step: Callable[[str], object]
-) -> Iterator[Finding]:
-    for name, probe, needed_by in _PROBES:
-        if concerns(target, needed_by):
-            step(name)
-            yield probe(tiny)
+    return Diagnosis(
+        target, relevant, tuple(findings), untested(relevant), issues_here()
+    )
 
 
 def issues_here() -> tuple[KnownIssue, ...]:
@@ -120,13 +118,14 @@ def issues_here() -> tuple[KnownIssue, ...]:
     if not here:
         return ()
     release = release_of(here)
-    issues = known_issues()
-    return tuple(each for each in issues if each.bites(release) and _applies(each))
-
-
-def _applies(issue: KnownIssue) -> bool:
-    if not issue.only_with:
-        return True
-    requirement = Requirement(issue.only_with)
-    here = installed(PACKAGES.get(requirement.name, requirement.name))
-    return bool(here) and requirement.specifier.contains(here, prereleases=True)
+    issues = []
+    for issue in known_issues():
+        applies = issue.bites(release)
+        if applies and issue.only_with:
+            requirement = Requirement(issue.only_with)
+            other = installed(PACKAGES.get(requirement.name, requirement.name))
+            specifier = requirement.specifier
+            applies = bool(other) and specifier.contains(other, prereleases=True)
+        if applies:
+            issues.append(issue)
+    return tuple(issues)

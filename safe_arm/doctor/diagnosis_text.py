@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import wrap
 
 from rich import box
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.text import Text
 from safe_arm.doctor.diagnosis import Diagnosis
 from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
 from safe_arm.known_issues import KnownIssue
+from safe_arm.report.wrapped_text import wrapped
 
 _COLOUR = {State.OK: "green", State.MISSING: "yellow", State.BROKEN: "red"}
 _FIX = "  fix: "
@@ -21,9 +21,7 @@ _CPU_WHEEL = (
 )
 
 
-def print_diagnosis(
-    diagnosis: Diagnosis, console: Console, *, verbose: bool = False
-) -> None:
+def print_diagnosis(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
     """Print the verdict, remedies, tools, versions, and known issues.
 
     Args:
@@ -56,23 +54,14 @@ def _print_lines(console: Console, lines: Iterable[str], *, first: str = "") -> 
     for line in lines:
         text = line
         if console.is_terminal:
-            text = _broken(line, console.width)
+            # A command continues behind a backslash.
+            end = " \\" if line.startswith(_FIX) else ""
+            words = line.lstrip()
+            indent = line[: -len(words)]
+            parts = wrapped(indent, words, console.width - len(end), "    ")
+            text = f"{end}\n".join(parts)
         console.print(Text(text, style=style), soft_wrap=True)
         style = ""
-
-
-def _broken(line: str, width: int) -> str:
-    """Return a line broken between words; a command continues behind a backslash."""
-    end = " \\" if line.startswith(_FIX) else ""
-    indent = len(line) - len(line.lstrip()) + 4
-    parts = wrap(
-        line,
-        width - len(end),
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return f"{end}\n".join(parts)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
@@ -147,16 +136,12 @@ def _print_tools(diagnosis: Diagnosis, console: Console, verbose: bool) -> None:
             state = f"{finding.name:22}{finding.state.value:9}"
             line = f"{state}{finding.version or '-':12}{finding.needed_for}"
             _print_lines(console, [line])
-        if verbose:
-            _print_lines(console, _details(finding))
-
-
-def _details(finding: Finding) -> Iterator[str]:
-    is_remedy = finding.fix or finding.state is not State.OK
-    if finding.detail and not is_remedy:
-        yield f"  {finding.name}: {finding.detail}"
-    for line in finding.output.splitlines():
-        yield f"  | {line}"
+        if not verbose:
+            continue
+        lines = [f"  | {line}" for line in finding.output.splitlines()]
+        if finding.detail and not list(_remedy(finding)):
+            lines.insert(0, f"  {finding.name}: {finding.detail}")
+        _print_lines(console, lines)
 
 
 def _issues(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:

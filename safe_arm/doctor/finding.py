@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from safe_arm.core.processes import Ended
+
 EVERY_TARGET = ("vgf", "tosa", "ethos-u")
 #: Time limit of a tool; an import of ExecuTorch takes seconds at best.
 SECONDS = 180
@@ -16,6 +18,32 @@ class State(str, Enum):
     OK = "ok"
     MISSING = "missing"
     BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The result of a probe; the attributes are those of ``Finding``."""
+
+    state: State
+    version: str = ""
+    detail: str = ""
+    fix: str = ""
+    output: str = ""
+
+
+def ran(ended: Ended, version: str, detail: str, broken: str, fix: str) -> Probed:
+    """Return the result of a run.
+
+    Args:
+        ended: the run.
+        version: the tool's.
+        detail: the detail if it is good.
+        broken, fix: the beginning of the detail, and the command, if it is not.
+    """
+    if ended.good:
+        return Probed(State.OK, version, detail, output=ended.output)
+    detail = f"{broken}: {ended.last_words}"
+    return Probed(State.BROKEN, version, detail, fix, ended.output)
 
 
 @dataclass(frozen=True)

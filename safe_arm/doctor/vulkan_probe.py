@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safe_arm.core.processes import run_python
 from safe_arm.core.versions import installed
-from safe_arm.doctor.finding import SECONDS, Finding, State
+from safe_arm.doctor.finding import SECONDS, Probed, State
 
 _RUN = """
 import sys
@@ -35,29 +35,20 @@ if not torch.equal(output.reshape(codes.shape), codes.clamp(-3, 5)):
 _MISSING = 3
 
 
-def vulkan(tiny: Path) -> Finding:
+def vulkan(tiny: Path) -> Probed:
     """Run a graph on Vulkan, through model-converter, scenario-runner and the ML emulation layer.
 
     Args:
         tiny: the TOSA flatbuffer of ``safe_arm.verification.tiny_graph``.
     """
-    name = "Vulkan"
     version = installed("ai-ml-emulation-layer-for-vulkan")
-    needed_for = "running VGF delegates on this machine (optional)"
     if not tiny.exists():
-        return Finding(
-            name,
-            State.MISSING,
-            version,
-            needed_for,
-            detail="not tried: there is no TOSA graph to run",
-        )
+        detail = "not tried: there is no TOSA graph to run"
+        return Probed(State.MISSING, version, detail)
     ended = run_python("-c", _RUN, tiny, seconds=SECONDS)
     if ended.good:
         detail = "the ML emulation layer and a driver run a CLAMP of 256 values, and it is right"
-        return Finding(name, State.OK, version, needed_for, detail=detail)
+        return Probed(State.OK, version, detail)
     detail, _, fix = ended.last_words.partition("; install it with: ")
     state = State.MISSING if ended.status == _MISSING else State.BROKEN
-    return Finding(
-        name, state, version, needed_for, detail=detail, fix=fix, output=ended.stderr
-    )
+    return Probed(state, version, detail, fix, ended.stderr)

@@ -88,7 +88,9 @@ def _decompose(node: Node, program: ExportedProgram) -> bool:
 
 
 def _alone(
-    node: Node, results: list[Node], program: ExportedProgram
+    node: Node,
+    results: list[Node],
+    program: ExportedProgram,
 ) -> ExportedProgram:
     """Return an ATen program that is one operator, its inputs those of the node, its outputs some results of it.
 
@@ -136,29 +138,27 @@ def _argument(node: Node) -> ArgumentSpec:
 
 def _spliced(part: ExportedProgram, node: Node) -> list[Node]:
     """Copy a part's operators in front of a node and return its outputs; its lifted numbers become ``full``."""
-    names, sources = part.graph_signature.user_inputs, (*node.all_input_nodes, node)
-    inputs = dict(zip(names, sources, strict=True))
+    names = part.graph_signature.user_inputs
+    inputs = dict(zip(names, (*node.all_input_nodes, node), strict=True))
     provenance = {key: node.meta[key] for key in _PROVENANCE if key in node.meta}
+    full = exir_ops.edge.aten.full.default
     copies: dict[Node, Node] = {}
     with node.graph.inserting_before(node):
         for inner in part.graph.nodes:
-            if inner.op == "output":
-                return [copies[result] for result in inner.args[0]]
+            constant = _constant(part, inner)
             if inner.name in inputs:
                 copies[inner] = inputs[inner.name]
-                continue
-            constant = _constant(part, inner)
-            if constant is None:
-                copies[inner] = node.graph.node_copy(inner, copies.__getitem__)
-            else:
+            elif constant is not None:
                 arguments = list(constant.shape), constant.flatten()[0].item()
-                full = exir_ops.edge.aten.full.default
                 copies[inner] = node.graph.call_function(
                     full, arguments, {"dtype": constant.dtype}
                 )
                 copies[inner].meta["val"] = inner.meta["val"]
-            copies[inner].meta |= provenance
-    raise AssertionError("a graph without an output")
+        outputs = node.graph.graph_copy(part.graph, copies)
+    for inner, copy in copies.items():
+        if inner.name not in inputs:
+            copy.meta |= provenance
+    return list(outputs)  # type: ignore[arg-type]
 
 
 def _constant(part: ExportedProgram, inner: Node) -> Tensor | None:

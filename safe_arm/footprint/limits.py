@@ -47,31 +47,30 @@ def amounts(report: Report) -> Iterator[Amount]:
     Args:
         report: with what ``with_footprint`` adds.
     """
-    is_ethos_u = report.subject.target.startswith("ethos-u")
-    summarised = {summary.delegate for summary in report.vela}
-    missing = [tag for tag in report.delegates if tag not in summarised]
-    unknown = ""
-    if is_ethos_u and missing:
-        unknown = f"Vela wrote no summary for {', '.join(missing)}"
     footprint = report.footprint
     if footprint:
         yield Amount("planned", footprint.planned)
         yield Amount("flash", footprint.pte_bytes)
-    if footprint and is_ethos_u:
-        sram = 0
-        detail = f"{footprint.planned:,} planned by ExecuTorch"
+    if not report.subject.target.startswith("ethos-u"):
+        return
+    summarised = [summary.delegate for summary in report.vela]
+    missing = [tag for tag in report.delegates if tag not in summarised]
+    if missing:
+        unknown = f"Vela wrote no summary for {', '.join(missing)}"
+        if footprint:
+            yield Amount("sram", None, unknown)
+        yield Amount("cycles", None, unknown)
+        return
+    if footprint:
+        sram = footprint.planned
+        detail = f"{sram:,} planned by ExecuTorch"
         if report.vela:
             most = max(report.vela, key=lambda summary: summary.bytes_in("sram"))
-            sram = most.bytes_in("sram")
-            detail += f", {sram:,} laid out by Vela for {most.delegate}"
-        if unknown:
-            yield Amount("sram", None, unknown)
-        else:
-            yield Amount("sram", footprint.planned + sram, detail)
-    if is_ethos_u and unknown:
-        yield Amount("cycles", None, unknown)
-    elif is_ethos_u:
-        yield Amount("cycles", sum(summary.cycles for summary in report.vela))
+            own = most.bytes_in("sram")
+            sram += own
+            detail += f", {own:,} laid out by Vela for {most.delegate}"
+        yield Amount("sram", sram, detail)
+    yield Amount("cycles", sum(summary.cycles for summary in report.vela))
 
 
 #: The unit of each limit, in words.
@@ -94,8 +93,10 @@ def exceeded(report: Report, limits: Limits) -> Iterator[tuple[str, str]]:
         number = amount.number
         detail = amount.detail
         if number is None:
-            problem = f"{unit} are not known, so --max-{name} cannot be kept"
-            yield name, f"{problem}: {detail}"
+            yield (
+                name,
+                f"{unit} are not known, so --max-{name} cannot be kept: {detail}",
+            )
         elif number > limit:
             parts = f" ({detail})" if detail else ""
             excess = f"{number - limit:,} more than --max-{name} {limit:,}"

@@ -87,27 +87,25 @@ class Baseline:
         return f'{head},\n "operators": [\n{lines}\n ]\n}}\n'
 
 
-def baseline_of(report: Report, allowed: Allowed | None = None) -> Baseline:
+def baseline_of(report: Report, allowed: Allowed = Allowed()) -> Baseline:
     """Return the baseline of a program.
 
     Args:
         report: the record of one run, with its footprint, and with its accuracy if that is to be kept.
         allowed: the losses that are allowed.
     """
+    subject = report.subject
+    versions = subject.versions.items()
     return Baseline(
         subject={
-            "target": report.subject.target,
-            "profile": report.subject.profile,
-            "non_fuseable": report.subject.non_fuseable,
+            "target": subject.target,
+            "profile": subject.profile,
+            "non_fuseable": subject.non_fuseable,
         },
         figures={name: value for name, value in _figures(report) if value is not None},
         operators=tuple(_operators(report)),
-        versions={
-            name: version
-            for name, version in report.subject.versions.items()
-            if version
-        },
-        allowed=allowed or Allowed(),
+        versions={name: version for name, version in versions if version},
+        allowed=allowed,
     )
 
 
@@ -155,17 +153,23 @@ def read_baseline(path: Path) -> Baseline:
     if not path.exists():
         raise UsageError(f"baseline {str(path)!r} does not exist; --update writes it")
     data = _json_of(path)
-    if data.get("schema_version") != SCHEMA_VERSION:
+    version = data.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
         raise UsageError(
-            f"baseline {str(path)!r} is of schema {data.get('schema_version')!r}, and this safe-arm reads "
-            f"{SCHEMA_VERSION}; --update writes it anew"
+            f"baseline {str(path)!r} is of schema {version!r}, and this safe-arm reads {SCHEMA_VERSION}; --update "
+            "writes it anew"
         )
     try:
-        return _from(data)
+        for value in data["figures"].values():
+            if not isinstance(value, (int, float)):
+                raise TypeError("a figure is no number")
+        data["allowed"] = {**asdict(Allowed()), **data["allowed"]}
+        baseline: Baseline = structured(Baseline, data)
     except (KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"baseline {str(path)!r} cannot be read ({error!r}); remove it and --update"
         ) from error
+    return baseline
 
 
 def replaceable_baseline(path: Path) -> Baseline | None:
@@ -180,25 +184,15 @@ def replaceable_baseline(path: Path) -> Baseline | None:
 
 
 def _json_of(path: Path) -> dict[str, Any]:
-    """Return the content of a baseline of any version."""
+    """Return the content of a baseline of any version, without its kind."""
     try:
         data = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(
             f"baseline {str(path)!r} cannot be read ({error}); give another --against"
         ) from error
-    if not isinstance(data, dict) or data.get("kind") != KIND:
+    if not isinstance(data, dict) or data.pop("kind", None) != KIND:
         raise UsageError(
             f"{str(path)!r} is no baseline of safe-arm check; give another --against"
         )
     return data
-
-
-def _from(data: dict[str, Any]) -> Baseline:
-    for value in data["figures"].values():
-        if not isinstance(value, (int, float)):
-            raise TypeError("a figure is no number")
-    content = {**data, "allowed": {**asdict(Allowed()), **data["allowed"]}}
-    del content["kind"], content["schema_version"]
-    baseline: Baseline = structured(Baseline, content)
-    return baseline

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
+from xml.etree.ElementTree import SubElement
 
 #: Characters that XML cannot hold, not even escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -26,7 +27,7 @@ class JunitCase:
     text: str = ""
 
 
-def junit(cases: Iterable[JunitCase], suite: str, seconds: float) -> bytes:
+def junit(cases: Sequence[JunitCase], suite: str, seconds: float) -> bytes:
     """Return the file: one suite with one test case for each check.
 
     Args:
@@ -34,28 +35,24 @@ def junit(cases: Iterable[JunitCase], suite: str, seconds: float) -> bytes:
         suite: the program and the target.
         seconds: the time that it took.
     """
-    listed = list(cases)
-    failures = sum(bool(case.failure) for case in listed)
     totals = {
-        "tests": str(len(listed)),
-        "failures": str(failures),
+        "tests": str(len(cases)),
+        "failures": str(sum(bool(case.failure) for case in cases)),
         "errors": "0",
         "time": f"{seconds:.3f}",
     }
-    root = ElementTree.Element("testsuites", {"name": "safe-arm check", **totals})
-    parent = ElementTree.SubElement(
-        root, "testsuite", {"name": suite, **totals, "skipped": "0"}
-    )
-    for case in listed:
-        element = ElementTree.SubElement(
-            parent, "testcase", {"classname": suite, "name": case.name, "time": "0"}
+    root = ElementTree.Element("testsuites", totals, name="safe-arm check")
+    parent = SubElement(root, "testsuite", totals, name=suite, skipped="0")
+    for case in cases:
+        element = SubElement(
+            parent, "testcase", classname=suite, name=case.name, time="0"
         )
         if case.failure:
             failure = _ILLEGAL.sub("?", case.failure)
-            attributes = {"message": failure, "type": "gate"}
-            ElementTree.SubElement(element, "failure", attributes).text = failure
+            wrong = SubElement(element, "failure", message=failure, type="gate")
+            wrong.text = failure
         if case.text:
-            output = ElementTree.SubElement(element, "system-out")
+            output = SubElement(element, "system-out")
             output.text = _ILLEGAL.sub("?", case.text)
     ElementTree.indent(root)
     return ElementTree.tostring(root, "utf-8", xml_declaration=True) + b"\n"

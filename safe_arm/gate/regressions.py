@@ -19,8 +19,7 @@ class Comparison:
     Attributes:
         name: its name for a user.
         was, now: the baseline's value and the present one; None where it was not measured.
-        worse: true if it is worse by more than is allowed.
-        since: the first operator that explains the loss; empty if it is not worse.
+        since: the first operator that explains the loss; empty if it is not worse by more than is allowed.
         unit: the unit of both numbers; empty for a count.
         estimators: the two versions of the tool that estimated the numbers, if they differ and the numbers cannot be
             compared; empty otherwise.
@@ -29,10 +28,14 @@ class Comparison:
     name: str
     was: float | None
     now: float | None
-    worse: bool
     since: str = ""
     unit: str = ""
     estimators: str = ""
+
+    @property
+    def worse(self) -> bool:
+        """True if it is worse by more than is allowed."""
+        return bool(self.since)
 
     @property
     def changed(self) -> bool:
@@ -123,17 +126,14 @@ def _compare(figure: _Figure, was: Baseline, now: Baseline) -> Comparison:
         raise UsageError(
             f"the baseline has the {figure.name}, which has no value now; --update leaves it out"
         )
-    if before is None or after is None:
-        return Comparison(figure.name, before, after, False, unit=figure.unit)
-    estimators = _estimators(figure, was, now)
-    if estimators and before != after:
-        return Comparison(
-            figure.name, before, after, False, unit=figure.unit, estimators=estimators
-        )
-    loss = before - after if figure.higher else after - before
-    worse = loss > _allowed_loss(figure, before, was.allowed)
-    since = _since(figure, was, now) if worse else ""
-    return Comparison(figure.name, before, after, worse, since, figure.unit)
+    estimators = ""
+    since = ""
+    if before is not None and after is not None and before != after:
+        estimators = _estimators(figure, was, now)
+        loss = before - after if figure.higher else after - before
+        if not estimators and loss > _allowed_loss(figure, before, was.allowed):
+            since = _since(figure, was, now)
+    return Comparison(figure.name, before, after, since, figure.unit, estimators)
 
 
 def _estimators(figure: _Figure, was: Baseline, now: Baseline) -> str:
@@ -212,16 +212,16 @@ def _changes(was: Baseline, now: Baseline) -> Iterator[str]:
     before = was.by_name
     after = now.by_name
     for old, new in zip_longest(was.operators, now.operators):
-        if new is not None and _differs(before.get(new.name), new):
-            yield _described(before.get(new.name), new)
+        if new is not None:
+            own = before.get(new.name)
+            if own is None or _kept(own) != _kept(new):
+                yield _described(own, new)
         if old is not None and old.name not in after:
             yield f"{old.name}, which is gone"
 
 
-def _differs(was: Operator | None, now: Operator) -> bool:
-    if was is None:
-        return True
-    return (was.verdict, was.value, was.macs) != (now.verdict, now.value, now.macs)
+def _kept(operator: Operator) -> tuple[str, str, int]:
+    return operator.verdict, operator.value, operator.macs
 
 
 def _by_tools(was: Baseline, now: Baseline) -> str:

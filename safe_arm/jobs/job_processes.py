@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from safe_arm.core.processes import Ended
 from safe_arm.core.stdio import flush_everything, redirected
 from safe_arm.core.whole_file import replace_file
-from safe_arm.jobs.job import Job, JobEnded
+from safe_arm.jobs.row import Job, JobEnded
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -55,7 +55,10 @@ class _Attempt:
 
 
 def run_jobs(
-    jobs: Sequence[Job], at_a_time: int, command: Command, preload: str
+    jobs: Sequence[Job],
+    at_a_time: int,
+    command: Command,
+    preload: str,
 ) -> Generator[tuple[Job, JobEnded], None, None]:
     """Yield jobs as they end; whoever stops listening ends those that are running.
 
@@ -119,7 +122,11 @@ def _context(preload: str, threads: int) -> Context:
 
 
 def _start(
-    context: Context, command: Command, job: Job, number: int, folder: str
+    context: Context,
+    command: Command,
+    job: Job,
+    number: int,
+    folder: str,
 ) -> _Attempt:
     job.result.unlink(missing_ok=True)
     output = Path(tempfile.mkdtemp(dir=folder))
@@ -128,7 +135,11 @@ def _start(
     return _Attempt(job, number, process, output, time.monotonic())
 
 
-def _job(command: Command, arguments: tuple[str, ...], output: Path) -> None:
+def _job(
+    command: Command,
+    arguments: tuple[str, ...],
+    output: Path,
+) -> None:
     """Run a job in this process, whose exit status is the job's."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)

@@ -1,4 +1,4 @@
-"""Rows as a table for a terminal, and as the cells that the page shows too."""
+"""Rows as a table for a terminal, and as an HTML page that links each program's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from safe_arm.core.templates import templates
 from safe_arm.jobs.row import Row
 from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.numbers import counted
@@ -154,3 +155,25 @@ def _too_wide(lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
         if widths.pop(name, None) is not None:
             left_out.append(name)
     return [name for name in COLUMNS if name in left_out]
+
+
+def index(
+    rows: Sequence[Row],
+    expected: int,
+    title: str,
+) -> str:
+    """Return a page that opens from disk and loads nothing.
+
+    Args:
+        rows: the rows so far, in order.
+        expected: the number of rows in the end.
+        title: the heading.
+    """
+    template = templates("safe_arm.jobs", "assets").get_template("index.html.j2")
+    return template.render(
+        title=title,
+        lines=list(zip(rows, cells(rows), strict=True)),
+        expected=expected,
+        words=WORDS,
+        meanings=MEANINGS,
+    )

@@ -1,46 +1,76 @@
-"""The section about accuracy on the page: the plot along the net, and the worst units."""
+"""The section about accuracy on the page: the plot along the net, the worst units, and the shades of all."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
 from safe_arm.core.record import Report
-from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy
-from safe_arm.report.accuracy_shades import ShadedUnit, shaded_units
+from safe_arm.core.unit_accuracy import EXACT_DB, UnitAccuracy
 from safe_arm.report.accuracy_text import (
     WORST,
-    decibels,
+    described,
     explanation,
+    noise_of_units,
     outputs_line,
-    share_of_noise,
+    unit_name,
 )
 
-#: The drawing's size, and its margins on the left for the scale and below for its foot.
-WIDTH = 360
-HEIGHT = 150
-LEFT = 28
-FOOT = 8
-#: Distance between two lines of the grid, in dB.
+#: Distance between two lines of the plot's grid, in dB.
 STEP = 20
+#: Share of the noise of all units at which each shade begins; the lightest begins at 0.
+SHARES = (0.01, 0.05, 0.15, 0.3)
+#: Ratio in dB below which each shade begins; the lightest is above the first.
+RATIOS = (40.0, 30.0, 20.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One unit in the plot.
+class ShadedUnit:
+    """The appearance of a unit in a drawing.
 
     Attributes:
-        x, y: the place of its ratio as the net runs.
-        bar: the height of its share of the noise.
-        title: the text that appears over it.
-        node: the number of its operator in the page's data; None for an input.
+        by_noise: its shade, 0 to 4, by its share of the noise; by its isolated ratio where no gradient tells.
+        by_ratio: its shade by the ratio as the net runs.
+        name, text: its name for a reader, and its accuracy in words.
+        share: its share of the noise that all units cause, 0 to 1.
+        unit: the measurement.
+        place: its number in graph order.
     """
 
-    x: float
-    y: float
-    bar: float
-    title: str
-    node: int | None
+    by_noise: int
+    by_ratio: int
+    name: str
+    text: str
+    share: float
+    unit: UnitAccuracy
+    place: int
+
+
+def shaded_units(report: Report) -> dict[str, ShadedUnit]:
+    """Return the units by name, in graph order; none if accuracy was not asked."""
+    accuracy = report.accuracy
+    if accuracy is None:
+        return {}
+    total = noise_of_units(accuracy)
+    units = {}
+    for place, unit in enumerate(accuracy.units):
+        share = 0.0
+        by_noise = _by_ratio(unit.isolated_db)
+        if total:
+            share = (unit.output_noise or 0.0) / total
+            by_noise = bisect_right(SHARES, share)
+        by_ratio = _by_ratio(unit.cumulative_db)
+        name = unit_name(unit, report)
+        text = described(unit, accuracy)
+        units[unit.name] = ShadedUnit(
+            by_noise, by_ratio, name, text, share, unit, place
+        )
+    return units
+
+
+def _by_ratio(ratio: float) -> int:
+    return sum(ratio < least for least in RATIOS)
 
 
 def accuracy_section(report: Report) -> dict[str, Any] | None:
@@ -49,17 +79,21 @@ def accuracy_section(report: Report) -> dict[str, Any] | None:
     units = shaded_units(report)
     if accuracy is None:
         return None
-    numbers = _numbers(report)
-    worst = []
-    for unit in accuracy.worst[:WORST]:
-        worst.append(_worst(units[unit.name], accuracy, numbers))
-    section = {
+    ratios = [float(STEP)]
+    for unit in accuracy.units:
+        ratios += [unit.cumulative_db, unit.isolated_db]
+    highest = max(ratio for ratio in ratios if ratio < EXACT_DB)
+    return {
         "outputs": outputs_line(accuracy),
         "explanation": explanation(accuracy),
         "unmeasured": accuracy.unmeasured,
-        "worst": worst,
+        "units": list(units.values()),
+        "worst": [units[unit.name] for unit in accuracy.worst[:WORST]],
+        "nodes": _numbers(report),
+        "step": STEP,
+        "top": STEP * (int(highest) // STEP + 1),
+        "exact": EXACT_DB,
     }
-    return section | _plot(list(units.values()), numbers)
 
 
 def accuracy_data(report: Report) -> dict[str, Any]:
@@ -79,50 +113,3 @@ def _numbers(report: Report) -> dict[str, int]:
             if verdict.macs > report.verdicts[main].macs:
                 numbers[verdict.unit] = number
     return numbers
-
-
-def _worst(
-    each: ShadedUnit, accuracy: Accuracy, numbers: dict[str, int]
-) -> dict[str, Any]:
-    unit = each.unit
-    return {
-        "name": each.name,
-        "node": numbers.get(unit.name),
-        "share": share_of_noise(unit, accuracy) or "-",
-        "cumulative": decibels(unit.cumulative_db),
-        "isolated": decibels(unit.isolated_db),
-        "title": each.text,
-    }
-
-
-def _plot(units: list[ShadedUnit], numbers: dict[str, int]) -> dict[str, Any]:
-    ratios = [float(STEP)]
-    for shaded in units:
-        ratios += [shaded.unit.cumulative_db, shaded.unit.isolated_db]
-    highest = max(ratio for ratio in ratios if ratio < EXACT_DB)
-    top = STEP * (int(highest) // STEP + 1)
-    height = HEIGHT - FOOT
-    width = (WIDTH - LEFT) / max(1, len(units))
-
-    def level(ratio: float) -> float:
-        return round(height * (1 - min(max(ratio, 0.0), top) / top), 1)
-
-    marks, cumulative, isolated = [], [], []
-    for index, shaded in enumerate(units):
-        unit = shaded.unit
-        x = round(LEFT + width * (index + 0.5), 1)
-        y = level(unit.cumulative_db)
-        title = f"{shaded.name}: {shaded.text}"
-        node = numbers.get(unit.name)
-        marks.append(Mark(x, y, round(height * shaded.share, 1), title, node))
-        cumulative.append(f"{x},{y}")
-        if unit.isolated_db < EXACT_DB:
-            isolated.append(f"{x},{level(unit.isolated_db)}")
-    return {
-        "marks": marks,
-        "bar": round(max(1.0, 0.8 * width), 1),
-        "base": height,
-        "grid": [(level(ratio), ratio) for ratio in range(0, top + 1, STEP)],
-        "cumulative": " ".join(cumulative),
-        "isolated": " ".join(isolated),
-    }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from safe_arm.core.names import shown
 from safe_arm.core.record import Report
 from safe_arm.core.unit_accuracy import EXACT_DB, Accuracy, UnitAccuracy
 from safe_arm.report.numbers import counted
+from safe_arm.report.wrapped_text import Lines
 
 #: Maximum number of units that a text names.
 WORST = 5
@@ -15,7 +14,7 @@ WORST = 5
 FACTOR = 2.0
 
 
-def accuracy_lines(report: Report) -> Iterator[tuple[str, str]]:
+def accuracy_lines(report: Report) -> Lines:
     """Yield the lines about accuracy, each with its name; none if it was not asked."""
     accuracy = report.accuracy
     if accuracy is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 
 import networkx as nx
 
 from safe_arm.core.plain_reasons import plain_left_float
-from safe_arm.core.record import NodeVerdict, Report, Verdict
-from safe_arm.core.verdict_graph import graph_of, numbers_of
+from safe_arm.core.record import NodeVerdict, Report
+from safe_arm.core.verdict_graph import graph_of
 from safe_arm.report.numbers import counted, percent, short
 
 _ON_CPU = "leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"
@@ -46,24 +47,23 @@ class Cause:
     """One reason with one advice, and all operators for which it is the first.
 
     Attributes:
-        text: the reason.
-        issue: the known issue behind it; empty for none.
-        verdict: the operators' verdict.
-        stage: the stage that found it.
-        verdicts: the operators, in graph order.
+        nodes: the numbers of the operators in the report, in graph order.
+        verdicts: the operators; the first has the reason.
         macs: multiply-accumulates of all of them.
         cost: their cost off the accelerator, such as ``12.3 % of the MACs (1.23 M), cuts 1 delegate into 3``.
         advice: the advice to a user.
     """
 
-    text: str
-    issue: str
-    verdict: Verdict
-    stage: str
+    nodes: tuple[int, ...]
     verdicts: tuple[NodeVerdict, ...]
     macs: int
     cost: str
     advice: str
+
+    @property
+    def first(self) -> NodeVerdict:
+        """The first operator."""
+        return self.verdicts[0]
 
 
 def causes(report: Report) -> list[Cause]:
@@ -72,97 +72,68 @@ def causes(report: Report) -> list[Cause]:
     Args:
         report: the record of one partitioning.
     """
-    numbers = numbers_of(report.verdicts)
-    graph = graph_of(report.verdicts)
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for number, verdict in enumerate(report.verdicts):
+        if verdict.computes and not verdict.delegate:
+            advice = _advice(report, verdict)
+            group = verdict.reason, verdict.issue, advice
+            groups.setdefault(group, []).append(number)
+    graph = _graph_of_fallbacks(report)
     reasons = []
-    for text, issue, advice, verdicts in _groups(report):
-        first = verdicts[0]
+    for (*_, advice), nodes in groups.items():
+        verdicts = tuple([report.verdicts[number] for number in nodes])
         macs = sum(verdict.macs for verdict in verdicts)
-        members = {numbers[verdict.graph, verdict.name] for verdict in verdicts}
-        cause = Cause(
-            text=text,
-            issue=issue,
-            verdict=first.verdict,
-            stage=first.stage,
-            verdicts=tuple(verdicts),
-            macs=macs,
-            cost=_cost(report, macs, members, graph),
-            advice=advice,
-        )
-        reasons.append(cause)
-    return sorted(reasons, key=lambda cause: (-cause.macs, -len(cause.verdicts)))
+        cost = _cost(report, macs, nodes, graph)
+        reasons.append(Cause(tuple(nodes), verdicts, macs, cost, advice))
+    return sorted(reasons, key=lambda cause: (-cause.macs, -len(cause.nodes)))
 
 
-def _groups(report: Report) -> Iterator[tuple[str, str, str, list[NodeVerdict]]]:
-    """Yield a reason, its known issue, one advice and the fallbacks that share all three, in graph order."""
-    for (text, issue), verdicts in report.by_reason().items():
-        by_advice: dict[str, list[NodeVerdict]] = {}
-        for verdict in verdicts:
-            advice = _advice(report, text, verdict)
-            by_advice.setdefault(advice, []).append(verdict)
-        for advice, alike in by_advice.items():
-            yield text, issue, advice, alike
+def _graph_of_fallbacks(report: Report) -> nx.DiGraph:
+    """Return the fallbacks that compute by their numbers and the delegates by their tags, with edges to their readers.
+
+    Quantise and dequantise nodes are passed over.
+    """
+    graph = graph_of(report.verdicts)
+    delegates = {}
+    for number, verdict in enumerate(report.verdicts):
+        if verdict.delegate:
+            delegates[number] = verdict.delegate
+        elif not verdict.computes:
+            beside = product(graph.predecessors(number), graph.successors(number))
+            graph.add_edges_from(list(beside))
+            graph.remove_node(number)
+    return nx.relabel_nodes(graph, delegates)
 
 
-def _cost(
-    report: Report,
-    macs: int,
-    members: set[int],
-    graph: nx.DiGraph,
-) -> str:
+def _cost(report: Report, macs: int, nodes: Sequence[int], graph: nx.DiGraph) -> str:
     """Return the cost of operators off the accelerator, given by their multiply-accumulates and their numbers."""
     share = "no MACs"
     if macs:
         total = sum(verdict.macs for verdict in report.verdicts)
         share = f"{percent(macs, total)} % of the MACs ({short(macs)})"
-    pieces, delegates = _cuts(report, members, graph)
+    joined: nx.Graph = nx.Graph()
+    for region in nx.weakly_connected_components(graph.subgraph(nodes)):
+        before = _delegates(region, graph.predecessors)
+        behind = _delegates(region, graph.successors)
+        if before and behind:
+            nx.add_path(joined, sorted(before | behind))
+    # Without the operators, delegates that they stand between would be one.
+    pieces, delegates = len(joined), nx.number_connected_components(joined)
     if pieces > delegates:
         return f"{share}, cuts {counted(delegates, 'delegate')} into {pieces}"
     return share
 
 
-def _cuts(report: Report, members: set[int], graph: nx.DiGraph) -> tuple[int, int]:
-    """Return how many delegates some fallbacks stand between, and how many those would be without them."""
-    joined: nx.Graph = nx.Graph()
-    unvisited = set(members)
-    while unvisited:
-        region, ahead = set(), [unvisited.pop()]
-        before: set[str] = set()
-        behind: set[str] = set()
-        while ahead:
-            node = ahead.pop()
-            region.add(node)
-            neighbours = (
-                *_through(report, graph.predecessors, node, before),
-                *_through(report, graph.successors, node, behind),
-            )
-            for neighbour in neighbours:
-                if neighbour in members and neighbour not in region:
-                    ahead.append(neighbour)
-        unvisited -= region
-        if before and behind:
-            nx.add_path(joined, sorted(before | behind))
-    return len(joined), nx.number_connected_components(joined)
+def _delegates(
+    region: Iterable[int], beside: Callable[[int], Iterable[int | str]]
+) -> set[str]:
+    """Return the delegates on one side of connected fallbacks."""
+    nodes = chain.from_iterable(map(beside, region))
+    return {node for node in nodes if isinstance(node, str)}
 
 
-def _through(
-    report: Report,
-    following: Callable[[int], Iterable[int]],
-    node: int,
-    delegates: set[str],
-) -> Iterator[int]:
-    """Yield the fallbacks next to one and add the delegates next to it; pass over quantise and dequantise nodes."""
-    for number in following(node):
-        verdict = report.verdicts[number]
-        if verdict.delegate:
-            delegates.add(verdict.delegate)
-        elif verdict.computes:
-            yield number
-        else:
-            yield from _through(report, following, number, delegates)
-
-
-def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
+def _advice(report: Report, verdict: NodeVerdict) -> str:
+    text = verdict.reason
     if verdict.stage == "check" and verdict.issue == "S1":
         if report.subject.non_fuseable == "propagate" or "was decomposed" in text:
             return (
@@ -171,8 +142,11 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
         if "not verified" in text:
             return 'to delegate it unverified, --non-fuseable propagate (non_fuseable="propagate")'
         return 'export with --non-fuseable best (non_fuseable="best"), which keeps the clamp'
+    if verdict.left_float.startswith("--keep-float"):
+        return f"leave out {verdict.left_float}"
     if verdict.left_float:
-        return _advice_for_float(verdict.left_float)
+        why = plain_left_float(verdict.left_float)
+        return f"write it in another way, so that it can be quantised: {why}"
     if verdict.stage == "stock":
         return _advice_for_target(report, text, verdict.op)
     if "shape extension" in text:
@@ -185,13 +159,6 @@ def _advice(report: Report, text: str, verdict: NodeVerdict) -> str:
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
     return _BY_STAGE.get(verdict.stage) or by_script
-
-
-def _advice_for_float(reason: str) -> str:
-    """Return the advice for an operator that the quantiser left float."""
-    if reason.startswith("--keep-float"):
-        return f"leave out {reason}"
-    return f"write it in another way, so that it can be quantised: {plain_left_float(reason)}"
 
 
 def _advice_for_target(report: Report, text: str, operator: str) -> str:

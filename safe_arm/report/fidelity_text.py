@@ -5,13 +5,14 @@ Terminal, page, notebook and ``safe-arm verify-pte`` use the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import EARLIER, Report, Verification
 from safe_arm.core.unit_accuracy import EXACT_DB
 from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.numbers import counted
+from safe_arm.report.wrapped_text import Lines
 
 EXACT = "exact"
 WITHIN_ROUNDING = "within the rounding of float32"
@@ -21,7 +22,7 @@ OUTPUTS = 5
 _ORDER = ("relative", "integers", "codes")
 
 
-def fidelity_lines(report: Report) -> Iterator[tuple[str, str]]:
+def fidelity_lines(report: Report) -> Lines:
     """Yield the lines about a program's results, each with its name: float net, quantised graph, inputs tried."""
     yield from lines_beside_float(report)
     if report.verifications:
@@ -31,7 +32,7 @@ def fidelity_lines(report: Report) -> Iterator[tuple[str, str]]:
             yield "tried", tried
 
 
-def lines_beside_float(report: Report) -> Iterator[tuple[str, str]]:
+def lines_beside_float(report: Report) -> Lines:
     """Yield the comparison of each method's outputs with the float net's, if the report has one."""
     for comparison in report.float_comparisons:
         method = report.method_prefix(comparison.method)
@@ -187,17 +188,13 @@ def apart(verification: Verification, delegate: str = "") -> str:
     place = f"at output {verification.apart_output}"
     if delegate:
         place += f" of {delegate}"
-    amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
-    return f"{line}; {_causes(verification)} add up to {amount}"
-
-
-def _causes(verification: Verification) -> str:
     causes = []
     if verification.ties:
         causes.append(f"ties of {', '.join(verification.ties)}")
     if verification.tolerated:
         causes.append(f"tolerances of {', '.join(verification.tolerated)}")
-    return " and ".join(causes) or "roundings"
+    amount = f"{_amount(verification)} {place}, mean {verification.apart_mean:.2g}"
+    return f"{line}; {' and '.join(causes) or 'roundings'} add up to {amount}"
 
 
 def _amount(verification: Verification) -> str:

@@ -1,12 +1,13 @@
-"""The footprint of a program on the device, as lines of text."""
+"""The footprint of a program on the device, and the border of a delegate, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from safe_arm.core.device_cost import Kernel, VelaSummary
+from safe_arm.core.device_cost import Border, VelaSummary
 from safe_arm.core.record import Report
 from safe_arm.report.numbers import counted
+from safe_arm.report.wrapped_text import Lines
 
 #: The names of memories by their columns in Vela's summary.
 _MEMORIES = {
@@ -17,7 +18,7 @@ _MEMORIES = {
 }
 
 
-def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
+def footprint_lines(report: Report) -> Lines:
     """Yield the lines about the footprint, each with its name; none for a report without one.
 
     Args:
@@ -31,8 +32,13 @@ def footprint_lines(report: Report) -> Iterator[tuple[str, str]]:
         yield "planned", line
     for summary in report.vela:
         yield "Vela", f"{summary.delegate}: {_delegate(summary)}"
-    kernels = counted(len(footprint.kernels), "kernel")
-    yield "kernels", f"{kernels} on the CPU{_by_library(footprint.kernels)}"
+    named: dict[str, list[str]] = {}
+    for kernel in footprint.kernels:
+        named.setdefault(kernel.library or "none", []).append(kernel.name)
+    line = f"{counted(len(footprint.kernels), 'kernel')} on the CPU"
+    for library, names in named.items():
+        line += f"; {library}: {', '.join(names)}"
+    yield "kernels", line
     for kernel in footprint.kernels:
         if not kernel.library:
             advice = "register one of your own, or keep the operator out of the program"
@@ -72,11 +78,15 @@ def _delegate(summary: VelaSummary) -> str:
     return ", ".join(parts)
 
 
-def _by_library(kernels: tuple[Kernel, ...]) -> str:
-    """Return the names of the kernels, by library."""
-    named: dict[str, list[str]] = {}
-    for kernel in kernels:
-        named.setdefault(kernel.library or "none", []).append(kernel.name)
-    return "".join(
-        f"; {library}: {', '.join(names)}" for library, names in named.items()
-    )
+def border_text(border: Border) -> str:
+    """Return the cost of a border: bytes, quantisers and the kernels next to it.
+
+    Args:
+        border: of one delegate.
+    """
+    sizes = f"{border.bytes_in:,} bytes in, {border.bytes_out:,} out"
+    quantisers = f"{border.quantise} quantise, {border.dequantise} dequantise"
+    if not border.kernels:
+        return f"{sizes}; {quantisers}"
+    kernels = counted(len(border.kernels), "CPU kernel")
+    return f"{sizes}; {quantisers}; {kernels}: {', '.join(border.kernels)}"

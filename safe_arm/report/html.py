@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -18,9 +16,10 @@ from safe_arm.core.record import Report
 from safe_arm.core.templates import templates
 from safe_arm.known_issues import known_issues
 from safe_arm.report.accuracy_plot import accuracy_section
-from safe_arm.report.border_text import border_text
-from safe_arm.report.causes import Cause, causes
+from safe_arm.report.accuracy_text import decibels
+from safe_arm.report.causes import causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
+from safe_arm.report.footprint_lines import border_text
 from safe_arm.report.numbers import counted, counted_of, percent, short
 from safe_arm.report.page_data import page_data
 
@@ -39,18 +38,17 @@ def html(report: Report, title: str = "") -> str:
     """
     template = _environment().get_template("report.html.j2")
     reported_causes = causes(report)
-    used = {verdict.verdict for verdict in report.compute}
     return template.render(
         title=title or report.subject.model or "safe_arm report",
         date=datetime.now(timezone.utc).date().isoformat(),
         report=report,
-        subject=report.subject,
         coverage=_coverage(report),
-        reasons=_reasons(report, reported_causes),
-        delegates=_delegates(report),
+        reasons=reported_causes,
+        listed=LISTED,
+        outcomes=outcomes(report),
         accuracy=accuracy_section(report),
         fidelity=list(fidelity_lines(report)),
-        verdicts=[each for each in VERDICTS if each in used],
+        verdicts=VERDICTS,
         issues={issue.id: issue for issue in known_issues()},
         data=_embedded(page_data(report, reported_causes)),
     )
@@ -67,74 +65,22 @@ def table(report: Report, link: str = "", name: str = "") -> str:
     template = _environment().get_template("table.html.j2")
     return template.render(
         report=report,
-        subject=report.subject,
         coverage=_coverage(report),
-        reasons=_reasons(report, causes(report)),
-        verified=sum(each.verified for each in report.verifications),
+        reasons=causes(report),
         link=link,
         name=name,
-        shown=LISTED,
+        listed=LISTED,
         fidelity=list(fidelity_lines(report)),
     )
 
 
-def _coverage(
-    report: Report,
-) -> list[tuple[str, str, int, list[tuple[str, int, float]]]]:
-    """Return for each bar: its name, the share delegated, the total, and the parts by verdict."""
+def _coverage(report: Report) -> dict[str, Counter[str]]:
+    """Return how many multiply-accumulates and operators there are of each verdict."""
     macs: Counter[str] = Counter()
     for verdict in report.verdicts:
         macs[verdict.verdict] += verdict.macs
-    operators: Counter[str] = Counter(v.verdict for v in report.compute)
-    return [_bar("MACs", macs), _bar("operators", operators)]
-
-
-def _bar(
-    name: str, by_verdict: Counter[str]
-) -> tuple[str, str, int, list[tuple[str, int, float]]]:
-    total = by_verdict.total()
-    share = "none"
-    if total:
-        share = f"{percent(by_verdict['delegated'], total)} %"
-    parts = []
-    for verdict in VERDICTS:
-        count = by_verdict[verdict]
-        if count:
-            parts.append((verdict, count, 100 * count / total))
-    return name, share, total, parts
-
-
-def _reasons(report: Report, reported_causes: Iterable[Cause]) -> list[dict[str, Any]]:
-    """Return the groups of fallbacks, those with most multiply-accumulates first."""
-    numbers = {id(verdict): number for number, verdict in enumerate(report.verdicts)}
-    groups = []
-    for cause in reported_causes:
-        nodes = [numbers[id(verdict)] for verdict in cause.verdicts]
-        listed = list(zip(nodes, cause.verdicts, strict=True))[:LISTED]
-        groups.append(vars(cause) | {"nodes": nodes, "listed": listed})
-    return groups
-
-
-def _delegates(report: Report) -> list[dict[str, Any]]:
-    """Return a row for each delegate: its size, and how its verification ended."""
-    verified = outcomes(report)
-    rows: dict[str, dict[str, Any]] = {}
-    for tag in report.delegates:
-        outcome = verified.get(tag, "not verified")
-        border = report.borders.get(tag)
-        rows[tag] = {
-            "tag": tag,
-            "operators": 0,
-            "macs": 0,
-            "outcome": outcome,
-            "border": border_text(border) if border else "",
-        }
-    for verdict in report.verdicts:
-        if verdict.delegate:
-            row = rows[verdict.delegate]
-            row["operators"] += verdict.computes
-            row["macs"] += verdict.macs
-    return list(rows.values())
+    operators = Counter[str](verdict.verdict for verdict in report.compute)
+    return {"MACs": macs, "operators": operators}
 
 
 def _embedded(data: object) -> Markup:
@@ -161,5 +107,8 @@ def _environment() -> Environment:
         "counted": counted,
         "counted_of": counted_of,
         "plain": plain,
+        "decibels": decibels,
+        "percent": percent,
+        "border_text": border_text,
     }
     return environment

@@ -23,7 +23,7 @@ def short(number: int) -> str:
     return f"{number / 1000**power:#.3g}".rstrip(".") + f" {' kMGT'[power]}"
 
 
-def percent(part: int, total: int) -> str:
+def percent(part: float, total: int = 1) -> str:
     """Return a percentage that reads 0 or 100 only where it is."""
     share = 100 * part / total
     if part in (0, total):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 import networkx as nx
 
@@ -28,22 +28,9 @@ FOUND_BY = {
     "verify": "the verification",
 }
 
-_T = TypeVar("_T")
-#: A reason, and the advice about an operator that has it.
-Advised: TypeAlias = tuple[Reason, str]
-
-
-class Numbered(Generic[_T]):
-    """A table of values that keeps each once and gives it a number."""
-
-    def __init__(self, *values: _T) -> None:
-        self._numbers = {value: number for number, value in enumerate(values)}
-
-    def __getitem__(self, value: _T) -> int:
-        return self._numbers.setdefault(value, len(self._numbers))
-
-    def __iter__(self) -> Iterator[_T]:
-        return iter(self._numbers)
+#: The number of each reason with the advice about an operator that has it, and of each source line.
+Reasons: TypeAlias = dict[tuple[Reason, str], int]
+Sources: TypeAlias = dict[str, int]
 
 
 def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any]:
@@ -58,12 +45,29 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
         reported_causes: the report's ``causes``.
     """
     numbers = numbers_of(report.verdicts)
-    reasons: Numbered[Advised] = Numbered()
-    sources = Numbered("")
-    nodes = _nodes(report, numbers, reasons, sources, _advice(reported_causes))
+    advice_about: dict[int | Reason, str] = {}
+    for cause in reported_causes:
+        for number, verdict in zip(cause.nodes, cause.verdicts, strict=True):
+            advice_about[number] = cause.advice
+            advice_about.setdefault(verdict.reasons[0], cause.advice)
+    reasons: Reasons = {}
+    sources: Sources = {"": 0}
+    nodes = _nodes(report, numbers, reasons, sources, advice_about)
+    table = []
+    named = {correction.issue for correction in report.applied}
+    for reason, advice in reasons:
+        named.add(reason.issue)
+        table.append(
+            {
+                **vars(reason),
+                "text": plain(reason.text),
+                "found_by": FOUND_BY.get(reason.stage, reason.stage),
+                "advice": advice,
+            }
+        )
     data: dict[str, Any] = {
         "nodes": nodes,
-        "reasons": _reason_table(reasons),
+        "reasons": table,
         "sources": list(sources),
         "inputs": report.subject.inputs,
         "outputs": [
@@ -74,7 +78,10 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
     labels = _output_labels(report)
     if labels:
         data["output_labels"] = labels
-    data["issues"] = _issue_table(report, reasons)
+    data["issues"] = {}
+    for issue in known_issues():
+        if issue.id in named:
+            data["issues"][issue.id] = {"title": issue.title, "we_do": issue.we_do}
     data["applied"] = [vars(correction) for correction in report.applied]
     data["cycles"] = report.cycles
     accuracy = accuracy_data(report)
@@ -87,9 +94,9 @@ def page_data(report: Report, reported_causes: Iterable[Cause]) -> dict[str, Any
 def _nodes(
     report: Report,
     numbers: Numbers,
-    reasons: Numbered[Advised],
-    sources: Numbered[str],
-    advice: Mapping[tuple[str, str] | Reason, str],
+    reasons: Reasons,
+    sources: Sources,
+    advice: Mapping[int | Reason, str],
 ) -> list[dict[str, Any]]:
     """Return one object for each operator, and enter its reasons and source line into the tables.
 
@@ -99,29 +106,27 @@ def _nodes(
         report: the record of one partitioning.
         numbers: the number of each operator.
         reasons, sources: the tables.
-        advice: as ``_advice`` returns it.
+        advice: the advice about each fallback by its number, and about each reason.
     """
     several_methods = len(report.methods) > 1
-    inputs = []
-    for verdict in report.verdicts:
-        graph = verdict.graph
-        inputs.append([numbers.get((graph, name), name) for name in verdict.inputs])
     regions = _regions(report)
     nodes = []
     for number, verdict in enumerate(report.verdicts):
-        first = advice.get((verdict.graph, verdict.name), "")
+        graph = verdict.graph
+        inputs = [numbers.get((graph, name), name) for name in verdict.inputs]
+        first = advice.get(number, "")
         advised = []
         for place, reason in enumerate(verdict.reasons):
             to_do = advice.get(reason, "") if place else first
-            advised.append(reasons[reason, to_do])
+            advised.append(reasons.setdefault((reason, to_do), len(reasons)))
         node = vars(verdict) | {
             "verdict": verdict.verdict,
             "as_written": "",
             "hidden": not verdict.computes,
-            "inputs": inputs[number],
+            "inputs": inputs,
             "region": regions.get(number),
             "reasons": advised,
-            "source": sources[verdict.source],
+            "source": sources.setdefault(verdict.source, len(sources)),
             "qparams": verdict.qparams and _described(verdict.qparams),
             "method": several_methods and verdict.method,
         }
@@ -129,44 +134,6 @@ def _nodes(
             node["as_written"] = verdict.as_written
         nodes.append({name: value for name, value in node.items() if value})
     return nodes
-
-
-def _advice(
-    reported_causes: Iterable[Cause],
-) -> dict[tuple[str, str] | Reason, str]:
-    """Return the advice about each fallback by its graph and name, and about each reason."""
-    advice: dict[tuple[str, str] | Reason, str] = {}
-    for cause in reported_causes:
-        for verdict in cause.verdicts:
-            advice[verdict.graph, verdict.name] = cause.advice
-            advice.setdefault(verdict.reasons[0], cause.advice)
-    return advice
-
-
-def _reason_table(reasons: Iterable[Advised]) -> list[dict[str, Any]]:
-    """Return each reason with the stage that found it and the advice about it."""
-    table = []
-    for reason, advice in reasons:
-        entry = {
-            **vars(reason),
-            "text": plain(reason.text),
-            "found_by": FOUND_BY.get(reason.stage, reason.stage),
-            "advice": advice,
-        }
-        table.append(entry)
-    return table
-
-
-def _issue_table(report: Report, reasons: Iterable[Advised]) -> dict[str, Any]:
-    """Return the known issues that a reason or an applied correction of the report names."""
-    named = {reason.issue for reason, _ in reasons}
-    for correction in report.applied:
-        named.add(correction.issue)
-    table = {}
-    for issue in known_issues():
-        if issue.id in named:
-            table[issue.id] = {"title": issue.title, "we_do": issue.we_do}
-    return table
 
 
 def _output_labels(report: Report) -> list[str]:

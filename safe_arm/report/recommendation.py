@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.report.causes import causes
-from safe_arm.report.numbers import counted, percent, short
+from safe_arm.report.numbers import counted, counted_of, percent, short
 
 
 def recommendation(reports: Mapping[str, Report], policy: str) -> str:
@@ -25,7 +25,9 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     beside = reports[policy]
     if not chosen.delegates:
         for cause in causes(chosen):
-            return f"nothing can be delegated: {plain(cause.text)}; {cause.advice}"
+            return (
+                f"nothing can be delegated: {plain(cause.first.reason)}; {cause.advice}"
+            )
         return "there is nothing to delegate"
     verified = _verified(chosen)
     what = "as it is"
@@ -43,6 +45,15 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     return f"{what}: {', '.join(filter(None, facts))}"
 
 
+def would_propagate(report: Report) -> str:
+    """Return what another policy would do with the refused islands; empty if it would refuse them too."""
+    number = report.propagate_would_keep
+    if not number:
+        return ""
+    islands = counted_of(number, report.islands_refused, "refused island")
+    return f"would delegate {islands}"
+
+
 def _worth(report: Report) -> tuple[float, int, int]:
     return report.share_delegated, -len(report.delegates), -sum(report.cycles.values())
 
@@ -57,19 +68,10 @@ def _verified(report: Report) -> str:
 
 
 def _share(report: Report, beside: Report) -> str:
-    part, total, noun = _parts(report)
-    other_part, other_total, _ = _parts(beside)
-    share = f"{percent(part, total)} %"
-    other = f"{percent(other_part, other_total)} %"
+    share = f"{percent(report.share_delegated)} %"
+    other = f"{percent(beside.share_delegated)} %"
+    noun = "MACs" if any(v.macs for v in report.verdicts) else "operators"
     return f"{share} of the {noun}{_instead(share, other)}"
-
-
-def _parts(report: Report) -> tuple[int, int, str]:
-    macs = sum(verdict.macs for verdict in report.verdicts)
-    if macs:
-        delegated = sum(v.macs for v in report.verdicts if v.delegate)
-        return delegated, macs, "MACs"
-    return len(report.compute) - len(report.fallbacks), len(report.compute), "operators"
 
 
 def _delegates(report: Report, beside: Report) -> str:

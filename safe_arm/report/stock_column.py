@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from safe_arm.core.record import Report
+from safe_arm.core.totals import Totals
 from safe_arm.report.numbers import counted
+from safe_arm.report.wrapped_text import Lines
 
 StockVerdict = Literal["verified", "wrong", "crashes", "not verified"]
 #: The name of the column.
@@ -54,23 +55,35 @@ class StockResult:
         return (self.error,) if self.error else self.reasons
 
 
-def stock_cells(result: StockResult) -> Iterator[tuple[str, str]]:
+def stock_cells(result: StockResult) -> Lines:
     """Yield the rows of stock's column, each with its name."""
     yield "result", result.verdict
     if result.codes_off is not None:
         yield "largest error", _codes(result.codes_off)
-    if result.verdict == "crashes":
-        return
-    yield "delegates", str(result.delegates)
-    yield "operators", f"{result.operators_delegated} of {result.operators}"
-    yield "MACs", f"{100 * result.share_delegated:.1f} %"
-    if result.verified is not None:
-        yield "verified", f"{result.verified} of {result.delegates}"
-    if result.vela_cycles is not None:
-        yield "Vela cycles", f"{result.vela_cycles:,}"
+    if result.verdict != "crashes":
+        yield from figure_cells(result, result.share_delegated)
 
 
-def cells_beside_stock(report: Report) -> Iterator[tuple[str, str]]:
+def figure_cells(figures: StockResult | Totals, macs_delegated: float) -> Lines:
+    """Yield the rows of the figures by which columns are compared, each with its name.
+
+    Args:
+        figures: the figures.
+        macs_delegated: the share of the multiply-accumulates, 0 to 1.
+    """
+    yield "delegates", str(figures.delegates)
+    yield "operators", f"{figures.operators_delegated} of {figures.operators}"
+    yield "MACs", f"{100 * macs_delegated:.1f} %"
+    if isinstance(figures, Totals):
+        yield "refused", str(figures.refused)
+        yield "demoted", str(figures.demoted)
+    if figures.verified is not None:
+        yield "verified", f"{figures.verified} of {figures.delegates}"
+    if figures.vela_cycles is not None:
+        yield "Vela cycles", f"{figures.vela_cycles:,}"
+
+
+def cells_beside_stock(report: Report) -> Lines:
     """Yield the rows that a policy's column has only beside stock's, each with its name."""
     verifications = report.verifications
     verdict = "not verified"

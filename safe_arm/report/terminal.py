@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,20 +13,20 @@ from rich.text import Text
 from safe_arm.core.plain_reasons import plain, plain_left_float
 from safe_arm.core.record import EARLIER, NodeVerdict, Report
 from safe_arm.report.accuracy_text import accuracy_lines
-from safe_arm.report.border_text import border_text
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
-from safe_arm.report.footprint_lines import footprint_lines
-from safe_arm.report.numbers import counted, counted_of
-from safe_arm.report.recommendation import recommendation
+from safe_arm.report.footprint_lines import border_text, footprint_lines
+from safe_arm.report.numbers import counted
+from safe_arm.report.recommendation import recommendation, would_propagate
 from safe_arm.report.stock_column import (
     STOCK,
     StockResult,
     cells_beside_stock,
+    figure_cells,
     stock_cells,
 )
 from safe_arm.report.table_text import print_table
-from safe_arm.report.wrapped_text import wrapped
+from safe_arm.report.wrapped_text import Lines, wrapped
 
 #: Approximate number of lines of a terminal that everything but the reasons takes.
 TAKEN = 12
@@ -41,23 +41,14 @@ def print_report(report: Report, console: Console) -> None:
         report: the record of one export.
         console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
-    parts = (
-        fidelity_lines,
-        _remarks,
-        _totals,
-        _islands,
-        _methods,
-        _left_float,
-        accuracy_lines,
-        footprint_lines,
-    )
-    for part in parts:
+    for part in (fidelity_lines, _remarks, _totals, _islands, _methods, _left_float):
+        _print_lines(part(report), console)
+    for part in (accuracy_lines, footprint_lines):
         _print_lines(part(report), console)
     _print_causes(report, console)
-    if report.propagate_would_keep:
-        number = report.propagate_would_keep
-        islands = counted_of(number, report.islands_refused, "refused island")
-        hint = f"`--non-fuseable best` would delegate {islands}"
+    hint = would_propagate(report)
+    if hint:
+        hint = f"`--non-fuseable best` {hint}"
         console.print(Text(hint), soft_wrap=not console.is_terminal)
 
 
@@ -71,13 +62,15 @@ def print_side_by_side(
         console: the output.
         stock: the result of stock's export, for a column before the others; None for no such column.
     """
-    columns = {name: dict(_compared(report)) for name, report in reports.items()}
+    columns: dict[str, dict[str, str]] = {}
     rows: dict[str, None] = {}
     if stock is not None:
-        for name, report in reports.items():
-            columns[name] |= cells_beside_stock(report)
-        columns = {STOCK: dict(stock_cells(stock)), **columns}
+        columns[STOCK] = dict(stock_cells(stock))
         rows = dict.fromkeys(("result", "largest error"))
+    for name, report in reports.items():
+        columns[name] = dict(figure_cells(report.totals, report.macs_delegated))
+        if stock is not None:
+            columns[name] |= cells_beside_stock(report)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(min_width=14)
     for name, column in columns.items():
@@ -88,14 +81,8 @@ def print_side_by_side(
         table.add_row(row, *cells)
     print_table(table, console)
     if stock is not None:
-        _print_lines(_under_one_name(STOCK, stock.lines), console)
-
-
-def _under_one_name(name: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield lines, the first with a name."""
-    for line in lines:
-        yield name, line
-        name = ""
+        names = (STOCK, *[""] * len(stock.lines))
+        _print_lines(zip(names, stock.lines, strict=False), console)
 
 
 def print_details(report: Report, console: Console) -> None:
@@ -105,16 +92,9 @@ def print_details(report: Report, console: Console) -> None:
         report: the record of one dry run.
         console: the output; a terminal gets one screen of broken lines, a file all lines unbroken.
     """
-    parts = (
-        lines_beside_float,
-        _islands,
-        _methods,
-        _left_float,
-        accuracy_lines,
-        _each_delegate,
-        footprint_lines,
-    )
-    for part in parts:
+    for part in (lines_beside_float, _islands, _methods, _left_float):
+        _print_lines(part(report), console)
+    for part in (accuracy_lines, _each_delegate, footprint_lines):
         _print_lines(part(report), console)
     _print_causes(report, console)
 
@@ -210,10 +190,11 @@ def _cropped(code: str, width: int) -> str:
     return re.sub(rf"(\S{{{width - 1}}})\S\S+", "\\1\N{HORIZONTAL ELLIPSIS}", code)
 
 
-def _facts(cause: Cause) -> Iterator[tuple[str, str]]:
+def _facts(cause: Cause) -> Lines:
     """Yield the facts about a reason, each with its name."""
-    text = plain(cause.text)
-    yield cause.verdict, f"{text} [{cause.issue}]" if cause.issue else text
+    first = cause.first
+    text = plain(first.reason)
+    yield first.verdict, f"{text} [{first.issue}]" if first.issue else text
     yield "costs", cause.cost
     yield "to do", cause.advice
     for verdict in cause.verdicts:
@@ -231,7 +212,7 @@ def _print_lines(lines: Iterable[tuple[str, str]], console: Console) -> None:
         console.print(Text(text), soft_wrap=True)
 
 
-def _methods(report: Report) -> Iterator[tuple[str, str]]:
+def _methods(report: Report) -> Lines:
     """Yield how much of each method is delegated, if there are several."""
     for name, own in report.by_method.items():
         operators = f"{_delegated(own)} operators delegated"
@@ -245,7 +226,7 @@ def _delegated(report: Report) -> str:
     return f"{totals.operators_delegated} of {totals.operators}"
 
 
-def _left_float(report: Report) -> Iterator[tuple[str, str]]:
+def _left_float(report: Report) -> Lines:
     """Yield why the quantiser left operators float and how many, the commonest reasons first."""
     reasons = Counter(verdict.left_float for verdict in report.left_float)
     for reason, number in reasons.most_common(3):
@@ -255,7 +236,7 @@ def _left_float(report: Report) -> Iterator[tuple[str, str]]:
         )
 
 
-def _remarks(report: Report) -> Iterator[tuple[str, str]]:
+def _remarks(report: Report) -> Lines:
     """Yield why a delegate was not verified, or the note of its verification."""
     for each in report.verifications:
         if each.verified and each.note == EARLIER:
@@ -265,7 +246,7 @@ def _remarks(report: Report) -> Iterator[tuple[str, str]]:
             yield each.delegate, remark
 
 
-def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
+def _each_delegate(report: Report) -> Lines:
     """Yield the contents of every delegate, and how its verification ended."""
     verifications = {each.delegate: each for each in report.verifications}
     for tag in report.delegates:
@@ -293,7 +274,7 @@ def _each_delegate(report: Report) -> Iterator[tuple[str, str]]:
             yield "", f"border: {border_text(border)}"
 
 
-def _islands(report: Report) -> Iterator[tuple[str, str]]:
+def _islands(report: Report) -> Lines:
     """Yield which non-fuseable islands were propagated and which rejected, if that was left to the verification."""
     if report.subject.non_fuseable != "best":
         return
@@ -304,25 +285,11 @@ def _islands(report: Report) -> Iterator[tuple[str, str]]:
             yield treatment, f"{number}: {', '.join(names)}"
 
 
-def _totals(report: Report) -> Iterator[tuple[str, str]]:
+def _totals(report: Report) -> Lines:
     yield "delegates", str(len(report.delegates))
     yield "operators", f"{_delegated(report)} delegated"
     yield "MACs", f"{100 * report.macs_delegated:.1f} % delegated"
     yield "not delegated", counted(len(report.fallbacks), "operator")
-
-
-def _compared(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the figures by which two policies are compared."""
-    totals = report.totals
-    yield "delegates", str(totals.delegates)
-    yield "operators", _delegated(report)
-    yield "MACs", f"{100 * report.macs_delegated:.1f} %"
-    yield "refused", str(totals.refused)
-    yield "demoted", str(totals.demoted)
-    if totals.verified is not None:
-        yield "verified", f"{totals.verified} of {totals.delegates}"
-    if totals.vela_cycles is not None:
-        yield "Vela cycles", f"{totals.vela_cycles:,}"
 
 
 def _rows(verdicts: Sequence[NodeVerdict], report: Report) -> list[str]:

@@ -18,7 +18,11 @@ Fails = Callable[[Iterable[Node]], bool]
 
 
 def part_to_repeat(
-    demotion: Demotion, proposal: Proposal, trials: Trials, *, float_borders: bool
+    demotion: Demotion,
+    proposal: Proposal,
+    trials: Trials,
+    *,
+    float_borders: bool,
 ) -> list[Node]:
     """Return the nodes, in graph order, whose lowering repeats the failure behind a demotion.
 
@@ -46,7 +50,11 @@ def part_to_repeat(
     return [node for node in delegate if node in part]
 
 
-def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
+def failing_part(
+    culprit: Unit,
+    units: Sequence[Unit],
+    fails: Fails,
+) -> Unit:
     """Return the culprit if it fails alone, else the shortest run of units found that holds it and fails.
 
     Runs of units in topological order are convex. A failure that needs other units is assumed to need all units between
@@ -79,5 +87,9 @@ def failing_part(culprit: Unit, units: Sequence[Unit], fails: Fails) -> Unit:
     )
 
 
-def _run(units: Sequence[Unit], start: int, end: int) -> Unit:
+def _run(
+    units: Sequence[Unit],
+    start: int,
+    end: int,
+) -> Unit:
     return frozenset().union(*units[start:end])

@@ -13,16 +13,16 @@ import math
 import operator
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from executorch.exir.dim_order_utils import get_memory_format
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules, is_marked_quantized, op_name
@@ -63,6 +63,10 @@ class Constant:
     value: Tensor
 
 
+#: Returns the tensor that a placeholder holds, None for an input.
+ConstantOf: TypeAlias = Callable[[Node], Constant | None]
+
+
 @dataclass
 class Source:
     """Source text and the values that it refers to.
@@ -84,7 +88,7 @@ class Source:
 
 def source_of(
     nodes: Sequence[Node],
-    constant_of: Callable[[Node], Constant | None],
+    constant_of: ConstantOf,
     taken: Iterable[str],
 ) -> Source:
     """Write nodes of an edge graph, in their order, as ATen calls.
@@ -100,7 +104,10 @@ def source_of(
     writer = _Writer(constant_of, Names(taken))
     inside: set[int] = set()
     for node in nodes:
-        inside.update(map(id, _graphs_of(node)))
+        # The graphs that control flow runs, and those inside them.
+        for branch in map(_held, node.all_input_nodes):
+            if isinstance(branch, GraphModule):
+                inside.update(id(each.graph) for each in graph_modules(branch))
     unit = [node for node in nodes if id(node.graph) not in inside]
     writer.source.body += writer.statements(unit)
     members = set(unit)
@@ -174,7 +181,7 @@ class Names:
 
 @dataclass
 class _Writer:
-    constant_of: Callable[[Node], Constant | None]
+    constant_of: ConstantOf
     names: Names
     source: Source = field(default_factory=Source)
     inside_branch: bool = False
@@ -307,15 +314,6 @@ def _held(node: Node) -> object:
     if node.op != "get_attr":
         return None
     return attribute(node.graph.owning_module, node.target)
-
-
-def _graphs_of(node: Node) -> Iterator[Graph]:
-    """Yield the graphs a control-flow node runs, and those inside them."""
-    for branch in map(_held, node.all_input_nodes):
-        if not isinstance(branch, GraphModule):
-            continue
-        for module in graph_modules(branch):
-            yield module.graph
 
 
 def _path(target: object) -> str:

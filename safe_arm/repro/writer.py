@@ -6,13 +6,12 @@ import hashlib
 import platform
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from executorch.exir.backend.partitioner import DelegationSpec
-from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -23,6 +22,7 @@ from safe_arm.core.failure import Failure
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.programs import held_names
 from safe_arm.core.source_line import source_line
+from safe_arm.core.templates import templates
 from safe_arm.core.tool_input import with_input_at
 from safe_arm.core.versions import installed, versions
 from safe_arm.partitioner.checks import Refusal
@@ -33,30 +33,19 @@ from safe_arm.partitioner.trials import Trials
 from safe_arm.partitioner.weights import weights_of
 from safe_arm.repro.script import TAKEN, script
 from safe_arm.repro.shrink import part_to_repeat
-from safe_arm.repro.source_code import Constant, bytes_of, comment, source_of
+from safe_arm.repro.source_code import (
+    Constant,
+    ConstantOf,
+    bytes_of,
+    comment,
+    source_of,
+)
 
 #: Maximum number of bytes of weights in the script itself; more are in a file beside it.
 EMBEDDED = 64 * 1024
 #: Maximum number of lines of a traceback that the header quotes, and of characters of a line.
 TRACEBACK = 24
 WIDEST = 400
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The origin of the nodes of a script.
-
-    Attributes:
-        program: the edge program they belong to.
-        state: its parameters and buffers by name.
-        delegation_spec: the backend they were meant for and its compile specs.
-        profile: its TOSA specification.
-    """
-
-    program: ExportedProgram
-    state: Mapping[str, Tensor]
-    delegation_spec: DelegationSpec
-    profile: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,7 +66,10 @@ class ScriptWriter(Observer):
     float_borders: bool
 
     def demoted(
-        self, demotion: Demotion, proposal: Proposal, trials: Trials
+        self,
+        demotion: Demotion,
+        proposal: Proposal,
+        trials: Trials,
     ) -> Path | None:
         """Write a script that repeats a demotion, with the operators beside it that this needs."""
         nodes = list(demotion.nodes)
@@ -102,11 +94,80 @@ class ScriptWriter(Observer):
         return scripts
 
     def _write(
-        self, refusal: Refusal, nodes: Sequence[Node], program: ExportedProgram
+        self,
+        refusal: Refusal,
+        nodes: Sequence[Node],
+        program: ExportedProgram,
     ) -> Path | None:
-        weights, _ = weights_of(program)
-        origin = Origin(program, weights, self.delegation_spec, self.profile)
-        return try_write_repro(self.directory, refusal, nodes, origin)
+        """Write a script as ``write`` does; warn and return None if that fails, which does not end the export."""
+        path = attempted(self.write, refusal, nodes, program)
+        if isinstance(path, Caught):
+            name = _file_name(refusal)
+            warnings.warn(
+                f"no repro of {name} could be written: {path.reason}", stacklevel=2
+            )
+            return None
+        return path
+
+    def write(
+        self,
+        refusal: Refusal,
+        nodes: Sequence[Node],
+        program: ExportedProgram,
+    ) -> Path:
+        """Write a script that lowers demoted or refused nodes, alone, with stock ExecuTorch.
+
+        After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class,
+        else 1. Nodes that stock lowers without an error are lowered for a bare TOSA profile and run in the reference
+        model: the script needs tosa-tools too, and exits 0 if stock fails or computes something else than the graph.
+        The same demotion gives the same bytes in the same file, another one another file.
+
+        Args:
+            refusal: the demoted nodes and the failure, or the nodes that a check refused.
+            nodes: the nodes that the script lowers, in graph order: the demoted ones and those it takes to make them
+                fail.
+            program: the edge program they belong to.
+
+        Returns:
+            The script. Weights of more than ``EMBEDDED`` bytes are in a ``.pt`` file beside it.
+
+        Raises:
+            ValueError: something in the graph has no source form.
+            OSError: the directory cannot be written.
+        """
+        failure = Failure("", refusal.reason)
+        if isinstance(refusal, Demotion):
+            failure = refusal.failure
+        silent = is_silent(refusal)
+        if silent:
+            expected = None
+            spec = tosa_spec_source(_profile_that_shows(refusal, self.profile))
+        else:
+            backend = self.delegation_spec
+            expected = _expected(failure)
+            spec = spec_source(backend.backend_id, backend.compile_specs)
+        source = source_of(nodes, _constants(program), {*TAKEN, *spec.names})
+        weights = {}
+        size = 0
+        for key, constant in source.constants.items():
+            weights[key] = constant.value
+            size += constant.value.nbytes
+        beside = size > EMBEDDED
+        code = script(source, spec, expected, beside=beside, differs=silent)
+        digest = hashlib.sha256(code.encode())
+        if beside:
+            for value in weights.values():
+                digest.update(bytes_of(value))
+        name = f"{_file_name(refusal)}-{digest.hexdigest()[:10]}.py"
+        path = self.directory / name
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if beside:
+            copies = {key: value.detach().clone() for key, value in weights.items()}
+            torch.save(copies, path.with_suffix(".pt"))
+        command = _with_input_kept(failure.tool, path)
+        header = _header(refusal, nodes, spec, command)
+        path.write_text(f"{header}\n{code}", encoding="utf-8")
+        return path
 
 
 def checked_directory(path: str | Path | None) -> Path | None:
@@ -128,23 +189,6 @@ def checked_directory(path: str | Path | None) -> Path | None:
     return directory
 
 
-def try_write_repro(
-    directory: Path, demotion: Refusal, nodes: Sequence[Node], origin: Origin
-) -> Path | None:
-    """Write a script as ``write_repro`` does, named after the operator; warn and return None if that fails.
-
-    A repro that cannot be written does not end the export.
-    """
-    name = _file_name(demotion)
-    path = attempted(write_repro, directory, name, demotion, nodes, origin)
-    if isinstance(path, Caught):
-        warnings.warn(
-            f"no repro of {name} could be written: {path.reason}", stacklevel=2
-        )
-        return None
-    return path
-
-
 def _file_name(demotion: Refusal) -> str:
     """Return the name of the first operator that computes, else of the first, in letters for a file's name."""
     ops = _ops(demotion)
@@ -160,72 +204,11 @@ def _ops(demotion: Refusal) -> list[str]:
     return [op_name(node) or node.name for node in demotion.nodes]
 
 
-def write_repro(
-    directory: Path, name: str, demotion: Refusal, nodes: Sequence[Node], origin: Origin
-) -> Path:
-    """Write a script that lowers demoted or refused nodes, alone, with stock ExecuTorch.
-
-    After a crash it needs torch and executorch only, and exits 0 if stock fails with the same exception class, else 1.
-    Nodes that stock lowers without an error are lowered for a bare TOSA profile and run in the reference model: the
-    script needs tosa-tools too, and exits 0 if stock fails or computes something else than the graph. The same demotion
-    gives the same bytes in the same file, another one another file.
-
-    Args:
-        directory: its directory, which is made if it does not exist.
-        name: the beginning of the file's name; a digest of the script follows.
-        demotion: the demoted nodes and the failure, or the nodes that a check refused.
-        nodes: the nodes that the script lowers, in graph order: the demoted ones and those it takes to make them fail.
-        origin: the nodes' origin.
-
-    Returns:
-        The script. Weights of more than ``EMBEDDED`` bytes are in a ``.pt`` file beside it.
-
-    Raises:
-        ValueError: something in the graph has no source form.
-        OSError: the directory cannot be written.
-    """
-    failure = _failure(demotion)
-    differs = is_silent(demotion)
-    if differs:
-        expected = None
-        spec = tosa_spec_source(_profile_that_shows(demotion, origin.profile))
-    else:
-        backend = origin.delegation_spec
-        expected = _expected(failure)
-        spec = spec_source(backend.backend_id, backend.compile_specs)
-    source = source_of(nodes, _constants(origin), {*TAKEN, *spec.names})
-    weights = {}
-    size = 0
-    for key, constant in source.constants.items():
-        weights[key] = constant.value
-        size += constant.value.nbytes
-    beside = size > EMBEDDED
-    code = script(source, spec, expected, beside=beside, differs=differs)
-    digest = hashlib.sha256(code.encode())
-    if beside:
-        for value in weights.values():
-            digest.update(bytes_of(value))
-    path = directory / f"{name}-{digest.hexdigest()[:10]}.py"
-    directory.mkdir(parents=True, exist_ok=True)
-    if beside:
-        copies = {key: value.detach().clone() for key, value in weights.items()}
-        torch.save(copies, path.with_suffix(".pt"))
-    header = _header(demotion, nodes, spec, _with_input_kept(failure.tool, path))
-    path.write_text(f"{header}\n{code}", encoding="utf-8")
-    return path
-
-
 def is_silent(demotion: Refusal) -> bool:
     """Tell whether stock lowers the refused or demoted nodes without an error, as far as we know."""
     if not isinstance(demotion, Demotion) or demotion.stage == "verify":
         return True
     return demotion.failure.silent
-
-
-def _failure(demotion: Refusal) -> Failure:
-    if isinstance(demotion, Demotion):
-        return demotion.failure
-    return Failure("", demotion.reason)
 
 
 def _profile_that_shows(demotion: Refusal, profile: str) -> str:
@@ -241,10 +224,9 @@ def _expected(failure: Failure) -> str | None:
     return None if name == ToolError.__name__ else name
 
 
-def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
+def _constants(program: ExportedProgram) -> ConstantOf:
     """Return a function that returns the constant that a placeholder of the program holds."""
-    program = origin.program
-    state = origin.state
+    state, _ = weights_of(program)
     names = held_names(program)
     signature = program.graph_signature
     kinds = dict.fromkeys(signature.inputs_to_parameters, "parameter")
@@ -269,38 +251,29 @@ def _constants(origin: Origin) -> Callable[[Node], Constant | None]:
 
 
 def _header(
-    demotion: Refusal, nodes: Sequence[Node], spec: SpecSource, command: str
+    demotion: Refusal,
+    nodes: Sequence[Node],
+    spec: SpecSource,
+    command: str,
 ) -> str:
+    places = filter(None, map(source_line, demotion.nodes))
+    cause = []
     silent = is_silent(demotion)
-    about = _ABOUT_FAILURE
-    if silent:
-        about = _ABOUT_DIFFERENCE
-    verb = "Demoted: " if isinstance(demotion, Demotion) else "Refused: "
-    lines = [*about, "", f"{verb} {', '.join(dict.fromkeys(_ops(demotion)))}"]
-    for place in dict.fromkeys(map(source_line, demotion.nodes)):
-        if place:
-            lines.append(f"Code:     {place}")
-    if len(nodes) > len(demotion.nodes):
-        lines.append(_COMPANY)
-    lines.append(f"Reason:   {demotion.reason}")
-    if command:
-        lines.append(f"Command:  {command}")
-    lines.append(f"Versions: {', '.join(_versions(spec))}")
-    if not silent:
-        lines += ["", "What failed when it was demoted:"]
-        lines += _cause(_failure(demotion).details)
-    return "".join([f"# {comment(_steady(line))}".rstrip() + "\n" for line in lines])
-
-
-_COMPANY = "          It lowers alone; the operators beside it are here because it fails in their company."
-_ABOUT_FAILURE = (
-    "This script lowers part of a model alone, with stock ExecuTorch, on which its Arm backend failed.",
-    "It needs torch and executorch. Exit status: 0 if the failure is reproduced, 1 if not.",
-)
-_ABOUT_DIFFERENCE = (
-    "This script lowers part of a model alone, with stock ExecuTorch, and runs it in the TOSA reference model.",
-    "It needs torch, executorch and tosa-tools. Exit status: 0 if stock fails or computes something else, 1 if not.",
-)
+    if isinstance(demotion, Demotion) and not silent:
+        cause = _cause(demotion.failure.details)
+    template = templates("safe_arm.repro", "").get_template("header.txt.j2")
+    text = template.render(
+        silent=silent,
+        verb="Demoted" if isinstance(demotion, Demotion) else "Refused",
+        operators=dict.fromkeys(_ops(demotion)),
+        places=map(comment, dict.fromkeys(places)),
+        in_company=len(nodes) > len(demotion.nodes),
+        reason=comment(demotion.reason),
+        command=comment(command),
+        versions=_versions(spec),
+        cause=list(map(comment, cause)),
+    )
+    return "".join([f"# {_steady(line)}".rstrip() + "\n" for line in text.split("\n")])
 
 
 def _cause(details: str) -> list[str]:

@@ -29,7 +29,9 @@ _EPSILON = {8: 2**-16, 16: 2**-12}
 
 
 def apply(
-    recipe: Recipe | str | Path, quantizer: TOSAQuantizer, model: GraphModule
+    recipe: Recipe | str | Path,
+    quantizer: TOSAQuantizer,
+    model: GraphModule,
 ) -> None:
     """Put a recipe into a quantiser, so that it quantises a model as the recipe says.
 
@@ -63,7 +65,9 @@ def set_choice(quantizer: TOSAQuantizer, choice: Choice) -> None:
 
 @lru_cache
 def config_of(
-    activations: int, per_channel: bool = True, observer: str = OBSERVERS[0]
+    activations: int,
+    per_channel: bool = True,
+    observer: str = OBSERVERS[0],
 ) -> QuantizationConfig:
     """Return the stock config of a width, with another observer for activations if that is asked for."""
     if activations == 16:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -30,24 +29,15 @@ OPERATIONS = "8-bit operations"
 _SIZES = re.compile(r"\[([^\]]*)\]")
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The cost of an inference.
+def cost_of(
+    report: Report,
+    quantised: GraphModule,
+    reference: GraphModule,
+) -> tuple[float, str]:
+    """Return the cost of an inference and its unit: Vela's cycles of the delegates, with an estimate of the CPU's.
 
-    Attributes:
-        value: the amount.
-        unit: ``"cycles"``, Vela's of the delegates and an estimate of the CPU's; or ``"8-bit operations"``,
-            multiply-accumulates, and one operation a result where there are none, by their width.
-    """
-
-    value: float
-    unit: str
-
-
-def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> Cost:
-    """Return the cost of a lowered program: in Vela's cycles for an Ethos-U, else in multiply-accumulates by width.
-
-    Operators off the accelerator are added to either.
+    Where Vela compiles nothing, 8-bit operations: multiply-accumulates, and one operation a result where there are
+    none, by their width.
 
     Args:
         report: the record of the lowering.
@@ -56,12 +46,12 @@ def cost_of(report: Report, quantised: GraphModule, reference: GraphModule) -> C
     """
     on_cpu = sum(_operations_of(verdict) * CPU for verdict in report.fallbacks)
     if report.subject.target.startswith("ethos-u"):
-        return Cost(sum(report.cycles.values()) + on_cpu, CYCLES)
+        return sum(report.cycles.values()) + on_cpu, CYCLES
     counted = {node.name: operations(node) for node in call_functions(reference)}
     cost = on_cpu
     for node, width in _widths(quantised).items():
         cost += counted.get(node.name, 0) * width
-    return Cost(cost, OPERATIONS)
+    return cost, OPERATIONS
 
 
 def operations(node: Node) -> int:
@@ -97,11 +87,8 @@ def _widths(quantised: GraphModule) -> dict[Node, int]:
             for value in node.all_input_nodes:
                 width = widths.get(value, 1)
                 if is_dequantize(value):
-                    width = _of_codes(value)
+                    qparams = QParams.of(value)
+                    is_int16 = qparams is not None and qparams.dtype == torch.int16
+                    width = INT16 if is_int16 else 1
                 widths[node] = max(widths[node], width)
     return widths
-
-
-def _of_codes(node: Node) -> int:
-    qparams = QParams.of(node)
-    return INT16 if qparams is not None and qparams.dtype == torch.int16 else 1

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from safe_arm.core.templates import templates
 from safe_arm.report.numbers import counted
 from safe_arm.tuning.quantisation_choice import LEVELS, Choice
 from safe_arm.tuning.search import Found
-from safe_arm.tuning.trial import Budget, Trial, front
+from safe_arm.tuning.trial import Trial, front
 
-#: Size of the drawing, and the room beside its points.
-_WIDTH = 720
-_HEIGHT = 420
-_LEFT = 90
-_RIGHT = 60
-_TOP = 50
-_BOTTOM = 80
+#: The ends of the drawing's axes, the first at the least value; the template draws around them.
+_X = (90, 660)
+_Y = (340, 50)
 #: Maximum number of operators of a level that are named.
 _NAMED = 8
 
@@ -40,148 +36,71 @@ def changed(choice: Choice) -> str:
     return "; ".join(parts) or "nothing"
 
 
-def front_text(found: Found, metric: str, budget: Budget) -> str:
-    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe.
-
-    Args:
-        found: the result of the search.
-        metric: the name of the accuracy.
-        budget: its limits; the table has the SRAM if it is limited.
-    """
-    rows = [("", metric, *_units(found, budget), "changed")]
+def front_text(found: Found) -> str:
+    """Return the front of accuracy against cost as a table, the cheapest first; a star marks the recipe."""
+    rows = [("", found.goal.name, *_units(found), "changed")]
     for trial in front(found.trials):
         star = "*" if trial.choice == found.best.choice else ""
-        rows.append((star, *_figures(trial, budget), changed(trial.choice)))
-    widths = [0] * (len(rows[0]) - 1)
-    for row in rows:
-        for column in range(len(widths)):
-            widths[column] = max(widths[column], len(row[column]))
+        rows.append((star, *_figures(trial, found), changed(trial.choice)))
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     lines = []
     for *figures, change in rows:
         lines.append("  ".join((*map(str.rjust, figures, widths), change)))
     return "\n".join(lines)
 
 
-def _units(found: Found, budget: Budget) -> tuple[str, ...]:
-    """Return the heads of the columns of the costs."""
-    if budget.sram is None:
+def _units(found: Found) -> tuple[str, ...]:
+    """Return the heads of the columns of the costs; SRAM has one if it is limited."""
+    if found.goal.budget.sram is None:
         return (found.best.unit,)
     return found.best.unit, "SRAM"
 
 
-def _figures(trial: Trial, budget: Budget) -> tuple[str, ...]:
+def _figures(trial: Trial, found: Found) -> tuple[str, ...]:
     """Return the accuracy and the costs of a trial, in the order of the columns."""
     figures = [f"{trial.value:.4g}", f"{trial.cost:,.0f}"]
-    if budget.sram is not None:
+    if found.goal.budget.sram is not None:
         figures.append("" if trial.sram is None else f"{trial.sram:,}")
     return tuple(figures)
 
 
-def front_page(
-    found: Found,
-    metric: str,
-    at_least: float,
-    title: str,
-    budget: Budget,
-) -> str:
-    """Return the trials as a page: a drawing, and a table.
+def front_page(found: Found, title: str) -> str:
+    """Return the trials as a page: a drawing, with lines at the accuracy to reach and at the most cycles, and a table.
 
     Args:
         found: the result of the search.
-        metric: the name of the accuracy.
-        at_least: the accuracy to reach; infinite for none.
         title: the name of the net.
-        budget: its limits; the drawing has a line at that of the cycles, the table the SRAM if it is limited.
     """
-    template = templates("safe_arm.tuning", "").get_template("front.html.j2")
-    drawn = _drawn(found, at_least, budget)
-    return template.render(
-        title=title, metric=metric, at_least=f"{at_least:g}", **drawn
-    )
-
-
-def _drawn(found: Found, at_least: float, budget: Budget) -> dict[str, Any]:
+    goal = found.goal
+    has_target = math.isfinite(goal.at_least)
     proven = [trial for trial in found.trials if trial.proven]
-    best = front(proven)
     values = [trial.value for trial in proven]
-    if math.isfinite(at_least):
-        values.append(at_least)
     costs = [trial.cost for trial in proven]
-    if budget.cycles is not None:
-        costs.append(budget.cycles)
-    x = _Axis(costs, _LEFT, _WIDTH - _RIGHT, may_be_log=True)
-    y = _Axis(values, _HEIGHT - _BOTTOM, _TOP)
-    points = []
-    for trial in proven:
-        value, cost, *_ = _figures(trial, budget)
-        points.append(
-            {
-                "x": x.place(trial.cost),
-                "y": y.place(trial.value),
-                "front": trial in best,
-                "best": trial == found.best,
-                "text": f"{value} at {cost}: {changed(trial.choice)}",
-            }
-        )
-    rows = []
-    for number, trial in enumerate(found.trials, 1):
-        rows.append(_row(number, trial, trial == found.best, budget))
-    value, cost, *_ = _figures(found.best, budget)
-    trials = counted(len(found.trials), "trial")
-    return {
-        "width": _WIDTH,
-        "height": _HEIGHT,
-        "left": _LEFT,
-        "right": _WIDTH - _RIGHT,
-        "bottom": _HEIGHT - _BOTTOM,
-        "unit": found.best.unit,
-        "scale": ", logarithmic" if x.is_log else "",
-        "units": _units(found, budget),
-        "summary": f"{trials}, {len(proven)} proven; {_state(found, at_least)}.",
-        "recipe": f"the recipe: {value} at {cost}",
-        "points": points,
-        "line": " ".join(f"{x.place(t.cost)},{y.place(t.value)}" for t in best),
-        "x_ticks": [(x.place(cost), f"{cost:,.0f}") for cost in x.ticks(80)],
-        "y_ticks": [(y.place(value), f"{value:.4g}") for value in y.ticks(40)],
-        "target": y.place(at_least) if math.isfinite(at_least) else None,
-        **_limit(budget, x),
-        "rows": rows,
-    }
-
-
-def _limit(budget: Budget, x: _Axis) -> dict[str, Any]:
-    """Return the place and the text of the line at the most cycles; empty without a limit."""
-    if budget.cycles is None:
-        return {"limit": None, "at_most": ""}
-    text = f"at most {budget.cycles:,}"
-    return {"limit": x.place(budget.cycles), "at_most": text}
-
-
-def _state(found: Found, at_least: float) -> str:
-    """Return in words how the search ended."""
-    if math.isfinite(at_least):
-        if found.reached:
-            return "the recipe reaches the target"
-        return f"the target is not reached: {found.why}"
-    return found.why or "the recipe is the most accurate within the budget"
-
-
-def _row(
-    number: int,
-    trial: Trial,
-    best: bool,
-    budget: Budget,
-) -> dict[str, Any]:
-    name = str(number)
-    change = changed(trial.choice)
-    figures = _figures(trial, budget)
-    if best:
-        name += ", the recipe"
-    if not trial.proven:
-        name = f"{number}, not proven"
-        figures = ("",) * len(figures)
-        change += f": {trial.reason}"
-    return {"name": name, "figures": figures, "changed": change}
+    if has_target:
+        values.append(goal.at_least)
+    if goal.budget.cycles is not None:
+        costs.append(goal.budget.cycles)
+    state = found.why or "the recipe is the most accurate within the budget"
+    if has_target and found.why:
+        state = f"the target is not reached: {found.why}"
+    elif has_target:
+        state = "the recipe reaches the target"
+    template = templates("safe_arm.tuning", "").get_template("front.html.j2")
+    return template.render(
+        title=title,
+        found=found,
+        goal=goal,
+        has_target=has_target,
+        trials=counted(len(found.trials), "trial"),
+        proven=proven,
+        front=front(proven),
+        state=state,
+        units=_units(found),
+        x=_Axis(costs, *_X, may_be_log=True),
+        y=_Axis(values, *_Y),
+        figures=partial(_figures, found=found),
+        changed=changed,
+    )
 
 
 class _Axis:
@@ -194,26 +113,30 @@ class _Axis:
 
     Attributes:
         is_log: true if it is logarithmic.
+        first: as given.
     """
 
     def __init__(
-        self, values: list[float], first: int, last: int, may_be_log: bool = False
+        self,
+        values: list[float],
+        first: int,
+        last: int,
+        may_be_log: bool = False,
     ) -> None:
         self._low = min(values)
         self._high = max(values)
         self.is_log = may_be_log and 0 < 10 * self._low <= self._high
-        self._first = first
+        self._scale = math.log if self.is_log else float
+        self.first = first
         self._last = last
 
     def place(self, value: float) -> int:
         """Return the place of a value."""
-        low, high, at = self._low, self._high, value
-        if self.is_log:
-            low, high, at = math.log(low), math.log(high), math.log(value)
+        low, high, at = map(self._scale, (self._low, self._high, value))
         share = 0.5
         if high > low:
             share = (at - low) / (high - low)
-        return round(self._first + share * (self._last - self._first))
+        return round(self.first + share * (self._last - self.first))
 
     def ticks(self, apart: int) -> list[float]:
         """Return round values within the axis, at least so many places apart."""

@@ -39,10 +39,7 @@ class Goal:
         Raises:
             UsageError: the function raises, or gives no number.
         """
-        if self.function is None:
-            raise UsageError(
-                "signal to quantisation noise is measured against the float net"
-            )
+        assert self.function is not None
         try:
             with torch.no_grad():
                 value = float(self.function(net))

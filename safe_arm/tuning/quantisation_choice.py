@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 Level = Literal["int16", "float"]
 LEVELS: tuple[Level, ...] = ("int16", "float")
@@ -44,13 +44,15 @@ class Choice:
         return tuple(name for name, each in self.operators.items() if each == level)
 
     @property
+    def default(self) -> dict[str, Any]:
+        """The quantisation of operators that are not named, by field."""
+        return {
+            name: vars(self)[name]
+            for name in ("activations", "per_channel", "observer")
+        }
+
+    @property
     def key(self) -> str:
         """The same text for the same choice."""
-        default = {
-            "activations": self.activations,
-            "per_channel": self.per_channel,
-            "observer": self.observer,
-        }
-        return json.dumps(
-            {"default": default, "operators": dict(self.operators)}, sort_keys=True
-        )
+        content = {"default": self.default, "operators": dict(self.operators)}
+        return json.dumps(content, sort_keys=True)

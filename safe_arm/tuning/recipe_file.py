@@ -41,19 +41,13 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as JSON's own types."""
-        choice = self.choice
-        default = {
-            "activations": choice.activations,
-            "per_channel": choice.per_channel,
-            "observer": choice.observer,
-        }
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "model": {"operators": self.operators, "sha256": self.sha256},
             "target": self.target,
             "profile": self.profile,
-            "default": default,
-            "operators": dict(choice.operators),
+            "default": self.choice.default,
+            "operators": dict(self.choice.operators),
             "modules": dict(self.modules),
             "versions": dict(self.versions),
         }
@@ -61,9 +55,13 @@ class Recipe:
             content["measured"] = dict(self.measured)
         return content
 
+    def rendered(self) -> bytes:
+        """Return the recipe as JSON."""
+        return (json.dumps(self.to_dict(), indent=1) + "\n").encode()
+
     def save(self, path: Path) -> None:
         """Write the recipe, whole or not at all."""
-        replace_file(path, (json.dumps(self.to_dict(), indent=1) + "\n").encode())
+        replace_file(path, self.rendered())
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -109,12 +107,7 @@ def _recipe(content: Mapping[str, Any]) -> Recipe:
     _accept("observer", default["observer"], OBSERVERS)
     for name, level in operators.items():
         _accept(f"operator {name!r}", level, LEVELS)
-    choice = Choice(
-        default["activations"],
-        default["per_channel"],
-        default["observer"],
-        dict(sorted(operators.items())),
-    )
+    choice = Choice(**default, operators=dict(sorted(operators.items())))
     model = content["model"]
     return Recipe(
         choice,
@@ -128,7 +121,11 @@ def _recipe(content: Mapping[str, Any]) -> Recipe:
     )
 
 
-def _accept(what: str, value: object, accepted: tuple[object, ...]) -> None:
+def _accept(
+    what: str,
+    value: object,
+    accepted: tuple[object, ...],
+) -> None:
     if value not in accepted or type(value) not in map(type, accepted):
         raise ValueError(
             f"{what} is {value!r}; accepted: {', '.join(map(str, accepted))}"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from safe_arm.accuracy import measure
 from safe_arm.core.errors import SafeArmError
 from safe_arm.tuning.costs import CPU, FLOAT, INT16
+from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import LEVELS, OBSERVERS, Choice, Level
 from safe_arm.tuning.spots import Spot, noise_of, reading, spots_of
 from safe_arm.tuning.trial import Trial, best_of
@@ -33,16 +34,16 @@ class Found:
     """The result of a search.
 
     Attributes:
+        goal: the target.
         trials: all of them, in the order they were tried.
         best: the proven one that ``best_of`` returns.
-        reached: true if it reaches the target.
         spots: the places where the quantisation can be changed, by name.
         why: why the target is not reached; empty if it is.
     """
 
+    goal: Goal
     trials: tuple[Trial, ...]
     best: Trial
-    reached: bool
     spots: Mapping[str, Spot]
     why: str = ""
 
@@ -73,45 +74,31 @@ def _union(sets: Iterable[Sequence[Spot]]) -> tuple[Spot, ...]:
     return tuple(union.values())
 
 
-def _uncounted(name: str, total: int) -> AbstractContextManager[Callable[[], None]]:
-    return nullcontext(lambda: None)
-
-
+@dataclass
 class Search:
     """A search for the cheapest choice that reaches a target.
 
-    Args:
+    Attributes:
         bench: tries choices.
         start: the quantisation of the model without any change.
         levels: the levels that an operator may be taken to, the cheaper first.
         float_on_cpu: float operators run on the CPU, not on the accelerator.
         told: called with one line about each trial.
         counting: returns a context manager for a named number of probes; its value is called after each probe.
-
-    Attributes:
         trials: the trials so far, in order.
     """
 
-    def __init__(
-        self,
-        bench: Workbench,
-        start: Choice,
-        levels: Sequence[Level] = LEVELS,
-        float_on_cpu: bool = True,
-        told: Callable[[str], None] = lambda line: None,
-        counting: Callable[
-            [str, int], AbstractContextManager[Callable[[], None]]
-        ] = _uncounted,
-    ) -> None:
-        self._bench = bench
-        self._start = start
-        self._levels = tuple(levels)
-        self._told = told
-        self._counting = counting
-        self._factors = {"int16": INT16, "float": CPU if float_on_cpu else FLOAT}
-        self._goal = bench.goal
-        self._spots: dict[str, Spot] = {}
-        self.trials: list[Trial] = []
+    bench: Workbench
+    start: Choice
+    levels: Sequence[Level]
+    float_on_cpu: bool
+    told: Callable[[str], None]
+    counting: Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+    trials: list[Trial] = field(default_factory=list)
+    _spots: dict[str, Spot] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._goal = self.bench.goal
 
     @property
     def best(self) -> Trial | None:
@@ -125,8 +112,8 @@ class Search:
             SafeArmError: not even the model as it is quantised by default can be lowered and proven.
         """
         if self._goal.function is not None:
-            self._goal.check_deterministic(self._bench.net)
-        base = self._try(self._start, "as it is")
+            self._goal.check_deterministic(self.bench.net)
+        base = self._try(self.start, "as it is")
         if not base.proven:
             raise SafeArmError(
                 f"the model, quantised as by default, is not proven: {base.reason}; see safe-arm check"
@@ -134,7 +121,7 @@ class Search:
         if self._reached(base) or not self._fits(base):
             return self._found()
         current = self._without_cost(base)
-        quantised = self._bench.quantised(current.choice)
+        quantised = self.bench.quantised(current.choice)
         self._spots = spots_of(quantised.module, quantised.reference)
         while not self._reached(current):
             better = self._one_move(current)
@@ -152,16 +139,16 @@ class Search:
         if math.isinf(self._goal.at_least):
             reached = self._fits(best)
         why = "" if reached else self._why_not(best)
-        return Found(tuple(self.trials), best, reached, self._spots, why)
+        return Found(self._goal, tuple(self.trials), best, self._spots, why)
 
     def _try(self, choice: Choice, what: str) -> Trial:
-        trial = self._bench.trial(choice)
+        trial = self.bench.trial(choice)
         self.trials.append(trial)
         state = trial.reason
         if trial.proven:
             cost = f"{trial.cost:,.0f} {trial.unit}"
             state = f"{self._goal.name} {trial.value:.4g}, {cost}"
-        self._told(f"trial {len(self.trials)}, {what}: {state}")
+        self.told(f"trial {len(self.trials)}, {what}: {state}")
         return trial
 
     def _reached(self, trial: Trial) -> bool:
@@ -182,7 +169,7 @@ class Search:
                 changes.append(("observer", observer))
         for name, value in changes:
             choice = replace(current.choice, **{name: value})
-            if self._bench.probe(choice) < _sqnr(current) + LEAST_GAIN:
+            if self.bench.probe(choice) < _sqnr(current) + LEAST_GAIN:
                 continue
             trial = self._try(choice, f"{name} {value}")
             better = trial.proven and trial.value > current.value
@@ -194,7 +181,7 @@ class Search:
 
     def _one_move(self, current: Trial) -> Trial | None:
         """Return the trial of the move that gains most for its cost, is proven and within the budget; None for none."""
-        for level in self._levels:
+        for level in self.levels:
             too_much = math.inf
             for move in sorted(self._gaining(current, level), key=self._order):
                 if move.extra >= too_much:
@@ -213,7 +200,10 @@ class Search:
         worst = self._worst(current.choice, level)
         apart = [reading(spot, self._spots) for spot in worst]
         together = [_union(apart[:count]) for count in range(2, len(apart) + 1)]
-        everything = [spot for spot in self._spots.values() if _is_movable(spot)]
+        everything = []
+        for spot in self._spots.values():
+            if spot.operators and not spot.moves:
+                everything.append(spot)
         together.append(tuple(everything))
         probed = {current.choice.key}
         moves = self._probed(apart, current, level, probed)
@@ -237,13 +227,13 @@ class Search:
             probed: the keys of the choices that were probed; those of the moves are added.
         """
         moves = []
-        with self._counting(f"probe {level}", len(sets)) as advance:
+        with self.counting(f"probe {level}", len(sets)) as advance:
             for spots in sets:
                 names = self._below(spots, current.choice, level)
                 choice = current.choice.with_levels(names, level)
                 if choice.key not in probed:
                     probed.add(choice.key)
-                    ratio = self._bench.probe(choice)
+                    ratio = self.bench.probe(choice)
                     extra = self._extra(current.choice, choice)
                     gain = ratio - _sqnr(current)
                     moves.append(_Move(spots, choice, ratio, gain, extra))
@@ -261,8 +251,8 @@ class Search:
         return True, -move.gain / max(move.extra, 1.0)
 
     def _worst(self, choice: Choice, level: Level) -> list[Spot]:
-        quantised = self._bench.quantised(choice)
-        accuracy = measure(quantised.reference, quantised.module, self._bench.samples)
+        quantised = self.bench.quantised(choice)
+        accuracy = measure(quantised.reference, quantised.module, self.bench.samples)
         spots = spots_of(quantised.module, quantised.reference)
         noise = noise_of(spots.values(), accuracy)
         noisy = [name for name in spots if name in self._spots and noise[name] > 0]
@@ -295,7 +285,11 @@ class Search:
 
     def _factor(self, choice: Choice, spot: Spot) -> int:
         level = choice.operators.get(spot.operators[-1], "")
-        return self._factors.get(level, choice.activations // 8)
+        if level == "int16":
+            return INT16
+        if level == "float":
+            return CPU if self.float_on_cpu else FLOAT
+        return choice.activations // 8
 
     def _take_back(self, current: Trial) -> None:
         """Take back, or to a cheaper level, the changes that the target does not need, the dearest first."""
@@ -307,10 +301,10 @@ class Search:
         changed.sort(key=lambda spot: -spot.operations * self._factor(start, spot))
         for spot in changed:
             level = current.choice.operators[spot.operators[-1]]
-            for lower in (None, *self._levels[: self._levels.index(level)]):
+            for lower in (None, *self.levels[: self.levels.index(level)]):
                 choice = current.choice.with_levels(spot.operators, lower)
                 goal = self._goal
-                if goal.function is None and self._bench.probe(choice) < goal.at_least:
+                if goal.function is None and self.bench.probe(choice) < goal.at_least:
                     continue
                 name = lower or "the default"
                 trial = self._try(choice, f"{spot.name} in {name} again")
@@ -325,7 +319,7 @@ class Search:
             for name, number, limit in self._goal.budget.taken(best):
                 taken.append(f"{number:,.0f} of {name} {limit:,}")
             return f"nothing is within the budget; the nearest has {figures} and takes {' and '.join(taken)}"
-        levels = " and ".join(self._levels) or "no other level"
+        levels = " and ".join(self.levels) or "no other level"
         text = f"the best that is proven has {figures}, with {levels} tried"
         dearer = best_of(self.trials, self._goal.at_least)
         if dearer is not None and not self._fits(dearer):
@@ -333,10 +327,10 @@ class Search:
         failed = [trial for trial in self.trials if not trial.proven]
         if failed:
             text += f"; {len(failed)} trials were not proven, the last because {failed[-1].reason}"
-        if "int16" not in self._levels:
+        if "int16" not in self.levels:
             text += "; a profile with +int16 would let 16-bit activations be tried"
         if self._goal.function is not None:
-            value = self._goal.of(self._bench.net)
+            value = self._goal.of(self.bench.net)
             if value < self._goal.at_least:
                 text += f"; the float model itself has {value:.4g}"
         return text
@@ -344,7 +338,3 @@ class Search:
 
 def _sqnr(trial: Trial) -> float:
     return -math.inf if trial.sqnr_db is None else trial.sqnr_db
-
-
-def _is_movable(spot: Spot) -> bool:
-    return bool(spot.operators) and not spot.moves

@@ -47,30 +47,31 @@ def spots_of(quantised: GraphModule, reference: GraphModule) -> dict[str, Spot]:
         reference: the float graph that was calibrated.
     """
     units = list(quantised_units(quantised))
-    groups = _groups(units, quantised)
-    numbers: dict[str, int] = {}
-    for number, names in enumerate(groups):
-        numbers.update(dict.fromkeys(names, number))
-    members: list[list[QuantisedUnit]] = [[] for _ in groups]
-    group_of: dict[Node, int] = {}
+    spot_of: dict[str, str] = {}
+    members: dict[str, list[QuantisedUnit]] = {}
+    operators: dict[str, tuple[str, ...]] = {}
+    for *others, last in _groups(units, quantised):
+        operators[last] = (*others, last)
+        members[last] = []
+        spot_of.update(dict.fromkeys(operators[last], last))
+    reading_spot: dict[Node, str] = {}
     for unit in units:
-        number = numbers[_names(unit)[0]]
-        members[number].append(unit)
-        group_of.update(dict.fromkeys(unit.nodes, number))
+        name = spot_of[_names(unit)[0]]
+        members[name].append(unit)
+        reading_spot.update(dict.fromkeys(unit.nodes, name))
     counted = {node.name: operations(node) for node in call_functions(reference)}
     spots = {}
-    for number, (names, inside) in enumerate(zip(groups, members, strict=True)):
+    for name, inside in members.items():
         readers: dict[str, None] = {}
         nodes: list[Node] = []
         for unit in inside:
             nodes += unit.nodes
             for reader in _readers(unit.dequantised):
-                reading_group = group_of.get(reader, number)
-                if reading_group != number:
-                    readers[groups[reading_group][-1]] = None
-        spots[names[-1]] = Spot(
-            name=names[-1],
-            operators=tuple(names) if nodes else (),
+                readers[reading_spot.get(reader, name)] = None
+        readers.pop(name, None)
+        spots[name] = Spot(
+            name=name,
+            operators=operators[name] if nodes else (),
             units=tuple([unit.source.name for unit in inside]),
             moves=all(map(_shares, inside)),
             module=module_path(inside[-1].main),

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,6 @@ class Trial:
     delegates: int = 0
     worst_sample_db: float | None = None
     sram: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the trial as JSON's own types."""
-        return asdict(self)
 
 
 def front(trials: Iterable[Trial]) -> list[Trial]:
@@ -94,7 +90,9 @@ class Budget:
 
 
 def best_of(
-    trials: Sequence[Trial], at_least: float, budget: Budget = Budget()
+    trials: Sequence[Trial],
+    at_least: float,
+    budget: Budget = Budget(),
 ) -> Trial | None:
     """Return the cheapest proven trial within the budget that reaches a target.
 
@@ -130,37 +128,31 @@ def cliff(trials: Iterable[Trial], best: Trial) -> tuple[Trial, Trial] | None:
     return steepest
 
 
+@dataclass
 class TrialLog:
     """A log of trials in a file, one JSON object a line, so that a run that was interrupted can continue.
 
-    Args:
-        path: the file; None to keep nothing.
+    Attributes:
+        path: the file.
         subject: an identification of the model and its options; lines of another subject are not used.
         estimator: the tool that estimates costs, such as ``Vela 5.2.0``; trials of another one are not used, because
             their costs cannot be compared. Empty if none does.
-
-    Attributes:
-        estimator: as given.
         trials: the trials, by the key of their choice.
         probes: the accuracy of each choice that was only quantised, by its key.
         others: the number of trials of the subject by each other estimator.
     """
 
-    def __init__(
-        self,
-        path: Path | None,
-        subject: str,
-        estimator: str = "",
-    ) -> None:
-        self._path = path
-        self._subject = subject
-        self.estimator = estimator
-        self.trials: dict[str, Trial] = {}
-        self.probes: dict[str, float] = {}
-        self.others: Counter[str] = Counter()
+    path: Path
+    subject: str
+    estimator: str = ""
+    trials: dict[str, Trial] = field(default_factory=dict)
+    probes: dict[str, float] = field(default_factory=dict)
+    others: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
         text = ""
-        if path and path.exists():
-            text = path.read_text(encoding="utf-8")
+        if self.path.exists():
+            text = self.path.read_text(encoding="utf-8")
         self._cut_short = bool(text) and not text.endswith("\n")
         for line in text.splitlines():
             self._take(line)
@@ -168,7 +160,7 @@ class TrialLog:
     def _take(self, line: str) -> None:
         try:
             content = json.loads(line)
-            if content.get("subject") != self._subject:
+            if content.get("subject") != self.subject:
                 return
             if "trial" in content:
                 estimator = content.get("estimator", "")
@@ -185,7 +177,7 @@ class TrialLog:
     def add(self, trial: Trial) -> None:
         """Add a trial."""
         self.trials[trial.choice.key] = trial
-        self._write({"estimator": self.estimator, "trial": trial.to_dict()})
+        self._write({"estimator": self.estimator, "trial": asdict(trial)})
 
     def add_probe(self, key: str, sqnr_db: float) -> None:
         """Add the accuracy of a choice that was only quantised."""
@@ -193,10 +185,8 @@ class TrialLog:
         self._write({"choice": key, "sqnr_db": sqnr_db})
 
     def _write(self, content: dict[str, Any]) -> None:
-        if self._path is None:
-            return
-        line = json.dumps({"subject": self._subject, **content})
-        with self._path.open("a", encoding="utf-8") as file:
+        line = json.dumps({"subject": self.subject, **content})
+        with self.path.open("a", encoding="utf-8") as file:
             if self._cut_short:
                 file.write("\n")
             self._cut_short = False

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm.accuracy.distances import float_leaves
-from safe_arm.core.errors import InternalError, SafeArmError, UsageError
+from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.record import Report
@@ -39,43 +39,36 @@ class QuantisedModel:
     reference: GraphModule
 
 
+@dataclass
 class Workbench:
     """A workbench that tries choices on one model.
 
-    Args:
+    Attributes:
         program: the float program; it is not changed.
         samples: positional arguments to calibrate on, and to compare on.
         quantizer: makes a safe quantiser.
         partitioner: makes a partitioner that proves what it delegates.
         goal: the target of a trial.
         log: the trials of earlier runs; those of this run are added.
-
-    Attributes:
+        net: the float net.
         measured: the numbers of choices that were quantised and that were lowered and proven in this run.
     """
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        samples: Sequence[Sample],
-        quantizer: Callable[[], TOSAQuantizer],
-        partitioner: Callable[[], SafeArmPartitioner],
-        goal: Goal,
-        log: TrialLog | None = None,
-    ) -> None:
-        self._program = program
-        self.samples = list(samples)
-        self._quantizer = quantizer
-        self._partitioner = partitioner
-        self.goal = goal
-        self.log = log or TrialLog(None, "")
-        self.net = program.module(check_guards=False)
+    program: ExportedProgram
+    samples: Sequence[Sample]
+    quantizer: Callable[[], TOSAQuantizer]
+    partitioner: Callable[[], SafeArmPartitioner]
+    goal: Goal
+    log: TrialLog
+    _cached: tuple[str, QuantisedModel] | None = None
+
+    def __post_init__(self) -> None:
+        self.measured = [0, 0]
+        self.net = self.program.module(check_guards=False)
         with torch.no_grad():
             outputs = self.net(*self.samples[0])
-        if goal.function is None and not float_leaves(outputs):
+        if self.goal.function is None and not float_leaves(outputs):
             raise UsageError("the model has no float output to compare; give --metric")
-        self.measured = [0, 0]
-        self._cached: tuple[str, QuantisedModel] | None = None
 
     @property
     def model(self) -> tuple[int, str]:
@@ -89,7 +82,7 @@ class Workbench:
         return self._cached[1]
 
     def _quantised(self, choice: Choice) -> QuantisedModel:
-        quantizer = self._quantizer()
+        quantizer = self.quantizer()
         quantizer.keep_reference = True
         set_choice(quantizer, choice)
         torch.manual_seed(0)
@@ -97,7 +90,7 @@ class Workbench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = quantizer.quantize_with_submodules(
-                self._program.module(check_guards=False), self.samples
+                self.program.module(check_guards=False), self.samples
             )
         return QuantisedModel(module, quantizer.reference or self.net)
 
@@ -119,9 +112,8 @@ class Workbench:
 
     def _beside_float(self, choice: Choice) -> FloatComparison:
         """Return the comparison with the float net that the quantiser makes, and every report shows."""
-        for comparison in float_comparisons(self.quantised(choice).module, "forward"):
-            return comparison
-        raise InternalError("the quantiser compared nothing with the float net")
+        (comparison,) = float_comparisons(self.quantised(choice).module, "forward")
+        return comparison
 
     def trial(self, choice: Choice) -> Trial:
         """Quantise, lower and prove a choice, and measure it; one that was tried before is not tried again."""
@@ -147,27 +139,27 @@ class Workbench:
                 f"its outputs are not compared with the float net: {beside_float.note}"
             )
         report = self._lowered(torch.export.export(module, self.samples[0]))
-        cost = cost_of(report, module, quantised.reference)
+        cost, unit = cost_of(report, module, quantised.reference)
+        sram = None
+        for amount in amounts(report):
+            if amount.name == "sram":
+                sram = amount.number
         why = _unproven(report)
         return Trial(
             choice=choice,
             value=value,
             sqnr_db=beside_float.sqnr,
             worst_sample_db=beside_float.worst_sqnr,
-            sram=_sram(report),
-            cost=cost.value,
-            unit=cost.unit,
+            sram=sram,
+            cost=cost,
+            unit=unit,
             proven=not why,
             reason=why,
             delegates=len(report.delegates),
         )
 
     def _lowered(self, program: ExportedProgram) -> Report:
-        partitioner = self._partitioner()
-        if not partitioner.verify:
-            raise UsageError(
-                "tune proves every trial, and the partitioner proves nothing; leave verify=False out"
-            )
+        partitioner = self.partitioner()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             edge_config = EdgeCompileConfig(_check_ir_validity=False)
@@ -175,18 +167,10 @@ class Workbench:
                 program, partitioner=[partitioner], compile_config=edge_config
             )
             report = partitioner.report
-            if report is None:
-                raise InternalError("the partitioner was never asked")
+            assert report is not None  # it was asked
             if report.subject.target.startswith("ethos-u"):
                 report = with_footprint(report, edge.to_executorch())
         return report
-
-
-def _sram(report: Report) -> int | None:
-    for amount in amounts(report):
-        if amount.name == "sram":
-            return amount.number
-    return None
 
 
 def _unproven(report: Report) -> str:

@@ -5,17 +5,12 @@ import math
 import pytest
 import torch
 
-from safe_arm._compat.numeric_debugger import QuantizationComparisonResult
 from safe_arm.accuracy.distances import SignalDistance, UnitDistances, apart, finite, power
 from safe_arm.core.island import QParams
 from safe_arm.core.unit_accuracy import EXACT_DB, decibel
 
 #: Codes -128 to 127 of a tenth, zero at code 0: -12.8 to 12.7.
 TENTHS = QParams(0.1, 0, -128, 127, torch.int8)
-
-
-def result(wanted, got):
-    return QuantizationComparisonResult(actual=torch.tensor(got), ref=torch.tensor(wanted))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +43,7 @@ def test_infinities_and_what_is_no_number_are_left_out_of_both():
 
 def test_the_range_and_what_lies_outside_it():
     found = UnitDistances(TENTHS, None)
-    found.add(result([0.0, 6.35, 12.74, 12.76], [0.0, 6.4, 12.7, 12.7]), None)
+    found.add(torch.tensor([0.0, 6.35, 12.74, 12.76]), torch.tensor([0.0, 6.4, 12.7, 12.7]), None)
     assert found.saturated == 0.25
     assert found.used == pytest.approx(12.7 / 25.5)
     assert (found.isolated.db, found.worst_channel) == (EXACT_DB, (None, None))
@@ -56,8 +51,8 @@ def test_the_range_and_what_lies_outside_it():
 
 def test_the_worst_channel_is_alone_and_has_a_signal():
     found = UnitDistances(TENTHS, 1)
-    whole = result([[1.0, 1.0, 0.0]], [[9.0, 9.0, 9.0]])
-    found.add(whole, result([[1.0, 1.0, 0.0]], [[1.01, 1.1, 0.5]]))
-    found.add(whole, result([[1.0, 1.0, 0.0]], [[1.01, 1.1, 0.5]]))
+    values = [torch.tensor([row]) for row in ([1.0, 1.0, 0.0], [9.0, 9.0, 9.0], [1.01, 1.1, 0.5])]
+    found.add(*values)
+    found.add(*values)
     channel, ratio = found.worst_channel
     assert (channel, ratio) == (1, pytest.approx(20.0, abs=0.01))

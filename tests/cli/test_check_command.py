@@ -9,6 +9,7 @@ import numpy as np
 import planting
 import pytest
 import torch
+from schemas import check_document
 
 from safe_arm.cli import pipeline
 
@@ -119,3 +120,18 @@ def test_a_failed_proof_is_status_1_and_the_measured_difference(check):
 def test_a_delegate_beyond_the_budget_gives_its_reason_and_is_no_failure(check, monkeypatch):
     monkeypatch.setattr(pipeline, "SafeArmPartitioner", partial(pipeline.SafeArmPartitioner, verify_budget=10))
     assert re.search(r"\n +not verified, 2048 MACs: more than verify_budget=10; .*\n", check().stdout)
+
+
+def test_the_document_is_as_the_schemas_say(files):
+    result = files.check("--json")
+    document = json.loads(result.stdout)
+    check_document(document, "cli/check")
+    for policy, report in document["reports"].items():
+        check_document(report, "report/report")
+        assert report["subject"]["non_fuseable"] == policy
+    assert document["recommendation"].startswith("export with --non-fuseable best: verified, 100 % of the MACs")
+    assert document["comparison"]["reject"] == {
+        "delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": 2048 / 11264,
+        "refused": 2, "demoted": 0, "verified": 1, "vela_cycles": None,
+    }  # fmt: skip
+    assert document["comparison"]["propagate"]["operators_delegated"] == 4

@@ -76,26 +76,12 @@ def test_a_long_verification_is_announced(files, monkeypatch):
     assert re.search(r"^verify a delegate of \d+ MACs, about \d+ s \(--no-verify leaves it out\)$", result.stderr, re.M)
 
 
-def test_what_the_backend_fails_on_is_named_and_the_rest_is_written(files):
-    with faults.visitor_raising("tosa.CONCAT.default"):
-        result = files.run("--non-fuseable=propagate")
-    assert is_program(files.output)
-    assert "Warning: demoted from the accelerator to the CPU: aten::cat (conftest.py" in result.stderr
-    assert "operators       3 of 4 delegated" in result.stdout
-    assert "fails on it: InjectedError: the injected fault" in result.stdout
-
-
 def test_strict_fails_instead(files):
     with faults.visitor_raising("tosa.CONCAT.default"):
         result = files.run("--non-fuseable=propagate", "--strict", status=1)
     assert "cannot lower for tosa: DemotionError: aten::cat" in result.stderr
     assert "Traceback" not in result.stderr
     assert not files.output.exists()
-
-
-def test_float_profile_says_that_calibration_is_not_used(files):
-    result = files.run("--profile=TOSA-1.0+FP")
-    assert result.stderr.startswith("Note: TOSA-1.0+FP is a float profile; --calibrate is not used\n")
 
 
 def test_float_profile_needs_no_calibration(files):
@@ -144,12 +130,6 @@ def test_nested_keyword_and_positional_inputs(files, tmp_path, save):
     positional = files.output.read_bytes()
     files.run(model=model, calibrate=tmp_path / "named.npz")
     assert files.output.read_bytes() == positional
-
-
-def test_converter_beside_the_interpreter_is_found_without_path(files, monkeypatch):
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.delenv("MODEL_CONVERTER_PATH", raising=False)
-    files.run(target="vgf")
 
 
 @pytest.mark.parametrize(("command", "under"), [("export", ""), ("check", ", --non-fuseable reject")])

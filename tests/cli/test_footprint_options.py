@@ -43,9 +43,3 @@ def test_what_fits_is_status_0_and_what_does_not_is_status_1_and_by_how_much(fil
         r"[\d,]+ cycles, [\d,]+ more than --max-cycles 10",
         line,
     ), line
-
-
-def test_an_export_that_does_not_fit_is_written_all_the_same(files):
-    result = files.run("--max-flash=100", "--no-verify", status=1)
-    assert files.output.stat().st_size > 100
-    assert "more than --max-flash 100" in result.stderr

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from safe_arm.cli.matrix import combinations, is_pattern, names_of, programs
+from safe_arm.cli.many_programs import combinations, is_pattern, names_of, programs
 
 
 @pytest.fixture

@@ -51,9 +51,9 @@ def test_the_command_line_wins_and_says_so(project, files, tmp_path):
     toml = tmp_path / "project" / "pyproject.toml"
     notes = [line for line in result.stderr.splitlines() if "of the command line" in line]
     assert notes == [
-        f"Note: --target tosa of the command line is used, not --target vgf of {toml}",
+        f"Note: --target=tosa of the command line is used, not --target=vgf of {toml}",
         f"Note: --verify of the command line is used, not --no-verify of {toml}",
-        f"Note: --report b.json of the command line is used, not --report {tmp_path / 'project' / 'a.json'} of {toml}",
+        f"Note: --report=b.json of the command line is used, not --report={tmp_path / 'project' / 'a.json'} of {toml}",
     ], "what both say alike is nobody's business"
     assert "1 of 1" in result.stdout
 

@@ -44,13 +44,6 @@ def test_export(net, target):
     assert [line for line in done.stdout.splitlines() if not STDOUT.fullmatch(line)] == []
 
 
-def test_check(net):
-    done = run(net, "check", "ethos-u55-128")
-    assert done.returncode == 1, done.stderr  # something is demoted
-    assert [line for line in done.stderr.splitlines() if not PROGRESS.fullmatch(line)] == []
-    assert [line for line in done.stdout.splitlines() if not STDOUT.fullmatch(line)] == []
-
-
 def test_verbose_brings_the_libraries_back(net):
     done = run(net, "export", "ethos-u55-128", "-o", "net.pte", "-v")
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 """``safe-arm run``: ExecuTorch's own script, with our classes in it and a summary behind it."""
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -25,18 +24,14 @@ torch.manual_seed(0)
 ModelUnderTest = Net().eval()
 ModelInputs = (torch.randn(1, 4, 8, 8),)
 """
-#: The same in two files, one of which imports the other: ``python -m`` finds it in the current directory.
-IMPORTED, _, IMPORTING = NET.partition("torch.manual_seed")
-IMPORTING = f"import torch\nfrom nets import Net\n\ntorch.manual_seed{IMPORTING}"
-#: The installed command, which unlike ``python -m safe_arm`` has not got the current directory on its path.
-INSTALLED = "from safe_arm.cli.main import main\nmain()\n"
+
 SCRIPT = "executorch.backends.arm.scripts.aot_arm_compiler"
 
 
-def aot(command, tmp_path, *, interpreted=("-m",), net=NET):
-    (tmp_path / "net.py").write_text(net)
+def aot(command, tmp_path):
+    (tmp_path / "net.py").write_text(NET)
     arguments = ["-m", "net.py", "-t", "TOSA-1.0+INT", "--delegate", "--quantize", "-o", "net.pte"]
-    done = python(*interpreted, *command, *arguments, cwd=tmp_path)
+    done = python("-m", *command, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "net.pte").stat().st_size > 1000
     return done
@@ -49,27 +44,6 @@ def test_stock_says_nothing_of_what_it_lowers_wrongly_and_ours_why_it_does_not_d
     assert "aten_relu_default: 1" in ours.stdout
     assert "relu cannot be fused: its lower bound 0 has code " in ours.stderr
     assert "net.py:10" in ours.stderr
-
-
-def test_a_net_that_imports_what_stands_beside_it(tmp_path):
-    """As ``python -m`` does it."""
-    (tmp_path / "nets.py").write_text(IMPORTED)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "safe-arm").write_text(INSTALLED)
-    ours = aot(["run", "-q", "-m", SCRIPT], tmp_path, interpreted=["bin/safe-arm"], net=IMPORTING)
-    assert "aten_relu_default: 1" in ours.stdout
-
-
-def test_the_other_policy(tmp_path):
-    report = tmp_path / "net.html"
-    options = ["--non-fuseable=propagate", f"--report={tmp_path / 'net.json'}", f"--report={report}"]
-    ours = aot(["safe_arm.cli", "run", *options, "-m", SCRIPT], tmp_path)
-    assert "operators       3 of 3 delegated" in ours.stderr
-    assert "verified        1 of 1 delegate against the quantised graph" in ours.stderr
-    record = json.loads((tmp_path / "net.json").read_text())
-    assert record["totals"]["operators_delegated"] == 3
-    assert [each["verified"] for each in record["verifications"]] == [True]
-    assert report.exists()
 
 
 #: What a script of ExecuTorch's does, on a net that stands in a module of its own.

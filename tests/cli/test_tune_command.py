@@ -11,9 +11,11 @@ from command_line import invoke
 from planted_spots import NETS
 from schemas import check_document
 
+from safe_arm.cli.request import Request, Target
+from safe_arm.cli.targets import profile_for
 from safe_arm.cli.tune_command import _unreached
 from safe_arm.cli.tuning import _cliff, log_notes
-from safe_arm.cli.tuning_target import Target
+from safe_arm.footprint.limits import Limits
 from safe_arm.tuning.applying import fingerprint
 from safe_arm.tuning.metrics import Goal
 from safe_arm.tuning.quantisation_choice import Choice
@@ -95,9 +97,10 @@ def test_trials_with_costs_by_another_estimator_are_named(tmp_path):
     ],
 )
 def test_the_advice_is_about_the_options_that_were_given(options, says):
-    nothing = dict.fromkeys(("min_sqnr", "metric", "at_least", "max_cycles", "max_sram", "front"))
-    target = Target(**{**nothing, **options}, output=Path("r.json"), log=Path("r.trials.jsonl"))
-    message = _unreached(target, "W")
+    limits = Limits(options.get("max_sram"), None, options.get("max_cycles"))
+    profile = profile_for("tosa", None)
+    request = Request(Path("net.pt2"), "tosa", profile, "reject", min_sqnr=options.get("min_sqnr"), limits=limits)
+    message = _unreached(request, Target(options.get("metric"), options.get("at_least"), Path("r.json"), None), "W")
     assert says in message
     assert ("target" in message) == ("max_sram" not in options or "metric" in options)
 
@@ -190,14 +193,13 @@ def test_a_budget_is_kept_or_the_nearest_named(models, tmp_path):
 def test_a_cliff_is_warned_about():
     def found(*points):
         trials = [Trial(Choice(), value, value, cost, "cycles", True) for value, cost in points]
-        return Found(tuple(trials), trials[-1], True, {})
+        return Found(Goal("SQNR in dB", 35.0), tuple(trials), trials[-1], {})
 
-    goal = Goal("SQNR in dB", 35.0)
-    assert _cliff(found((21.2, 120_000), (33.8, 144_000), (35.2, 15_800_000)), goal) == (
+    assert _cliff(found((21.2, 120_000), (33.8, 144_000), (35.2, 15_800_000))) == (
         "SQNR in dB 35.2 costs 15,800,000 cycles, 110 times those of 33.8 (144,000); --min-sqnr 33.8 or --max-cycles"
         " 144000 stays below that step"
     )
-    assert _cliff(found((21.2, 120_000), (33.8, 144_000)), goal) == ""
+    assert _cliff(found((21.2, 120_000), (33.8, 144_000))) == ""
 
 
 def test_an_interrupt_leaves_the_best_so_far(models, tmp_path, monkeypatch):

@@ -1,13 +1,12 @@
 """``safe-arm export --bundle`` and ``safe-arm verify-pte``, as a user runs them."""
 
-import json
 import shutil
 from functools import partial
 
 import pytest
 from command_line import invoke, refused
 
-from safe_arm.bundle.bundle_files import BundleFiles
+from safe_arm.bundle.manifest import BundleFiles
 
 verify = partial(invoke, "verify-pte")
 
@@ -69,13 +68,3 @@ def test_bad_input_is_status_2_and_one_line(exported, tmp_path):
 
 def test_two_files_of_one_name_are_refused(files):
     files.refuses("--bundle", report=files.output.with_suffix(".proof.json"), says="is given twice")
-
-
-def test_the_proof_says_what_was_proven(exported):
-    proof = json.loads(exported.with_suffix(".proof.json").read_text())
-    assert proof["subject"]["target"] == "ethos-u55-128"
-    assert proof["subject"]["versions"]["executorch"]
-    assert proof["subject"]["non_fuseable"] == "reject"
-    assert [each["verified"] for each in proof["verifications"]] == [True]
-    assert [case["seed"] is not None for case in proof["methods"][0]["cases"]] == [True, True, *[False] * 4]
-    assert proof["methods"][0]["bounds"][0]["from_quantised"] <= 1

@@ -5,7 +5,7 @@ import pytest
 from safe_arm.doctor import diagnosis
 from safe_arm.doctor.diagnosis import _PROBES as PROBES
 from safe_arm.doctor.diagnosis import Diagnosis, examine, issues_here
-from safe_arm.doctor.finding import EVERY_TARGET, Finding, State
+from safe_arm.doctor.finding import EVERY_TARGET, Finding, Probed, State
 from safe_arm.known_issues import known_issues
 
 
@@ -59,7 +59,7 @@ def test_known_issues_of_what_is_installed(monkeypatch, executorch, torchao, has
     ],
 )
 def test_only_what_the_target_needs_is_run_and_listed(monkeypatch, target, tools, packages):
-    probes = [(name, lambda tiny, name=name: Finding(name, State.OK, "", ""), needs) for name, _, needs in PROBES]
+    probes = [(*each, lambda tiny: Probed(State.OK)) for *each, _ in PROBES]
     monkeypatch.setattr(diagnosis, "_PROBES", tuple(probes))
     steps = []
     found = examine(target, steps.append)
@@ -69,9 +69,9 @@ def test_only_what_the_target_needs_is_run_and_listed(monkeypatch, target, tools
 
 
 def test_what_runs_counts_and_not_the_package_of_its_name(monkeypatch):
-    probe = ("model-converter", lambda tiny: Finding("model-converter", State.OK, "0.10.0", ""), ("vgf",))
+    probe = ("model-converter", "", ("vgf",), lambda tiny: Probed(State.OK, "0.10.0"))
     monkeypatch.setattr(diagnosis, "_PROBES", (probe,))
-    found = examine("vgf")
+    found = examine("vgf", str)
     assert found.versions["model-converter"] == "0.10.0"
     assert [each.package for each in found.untested] == ["ai_ml_sdk_model_converter"]
     assert found.ok

@@ -24,7 +24,7 @@ def printed(*findings, target=None, versions=VERSIONS, width=None, issues=(), ve
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=width is not None, no_color=True, highlight=False)
     diagnosis = Diagnosis(target, versions, (BACKEND, *findings), untested(versions), issues)
-    print_diagnosis(diagnosis, console, verbose=verbose)
+    print_diagnosis(diagnosis, console, verbose)
     return file.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
 
 

@@ -109,18 +109,6 @@ def test_a_dynamic_size_stays_a_symbol(name):
     assert_runs_at_every_size(manager, module)
 
 
-@pytest.mark.parametrize("name", ["linear", "linear of an expression", "pad", "celu"])
-def test_a_program_keeps_the_symbols_that_stock_keeps(name):
-    module, inputs = leftover(WHOLE[name][1]), (torch.randn(4, 6, 8),)
-    manager = lowered(module, inputs, SafeArmPartitioner, DYNAMIC)
-    stock = to_edge(torch.export.export(module, inputs, dynamic_shapes=DYNAMIC), compile_config=EDGE)
-    refused = lowered(module, inputs, TOSAPartitioner, DYNAMIC)
-    for each in (stock, refused):
-        assert symbols(manager.exported_program()) == symbols(each.exported_program())
-    assert guards(manager.exported_program()) == guards(refused.exported_program())
-    assert_runs_at_every_size(manager, module)
-
-
 def test_a_quantised_island_that_is_kept_whole_and_refused_keeps_its_dynamic_sizes():
     spec, inputs = TosaCompileSpec("TOSA-1.0+INT+FP"), (torch.randn(4, 6, 8),)
     net = leftover(lambda m, x: F.relu(m.linear(x)))

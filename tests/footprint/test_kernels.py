@@ -2,16 +2,11 @@
 
 import re
 from contextlib import suppress
-from pathlib import Path
 
-import executorch
 import pytest
 import torch
-import torchgen
 import yaml
-from executorch.codegen import gen
 from executorch.codegen.tools import gen_all_oplist
-from executorch.codegen.tools.gen_oplist import gen_oplist
 from executorch.exir import to_edge
 from executorch.exir._serialize._program import deserialize_pte_binary, serialize_pte_binary
 from executorch.exir.schema import DelegateCall
@@ -60,8 +55,6 @@ def dynamic():
     return portable(exported(lambda net, x: x.flatten(1) * x.shape[0], torch.rand(4, 2, 3), dynamic_shapes=sizes))
 
 
-#: The kernels of ExecuTorch that are in its wheel's lists: the portable and the quantised ones.
-LISTED = ("portable/functions.yaml", "quantized/quantized.yaml")
 PROGRAMS = {"delegated and not": mixed, "two methods": two_methods, "control flow": looping, "dynamic": dynamic}
 
 
@@ -109,28 +102,6 @@ def test_executorchs_tools_build_them_and_no_others(program, tmp_path):
     assert set(built["operators"]) == {kernel.name for kernel in kernels}
     selected = {name: set(keys) for name, keys in built["et_kernel_metadata"].items()}
     assert selected == {kernel.name: set(kernel.keys) for kernel in kernels}
-
-
-def test_executorchs_code_generator_registers_them_and_no_others(tmp_path):
-    kernels = {kernel.name: kernel for make in (mixed, two_methods) for kernel in kernels_of(make())}
-    (tmp_path / "selected.yaml").write_text(operator_list(kernels.values()))
-    selector = gen.get_custom_build_selector(None, str(tmp_path / "selected.yaml"))
-    aten = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
-    listed = [Path(*executorch.__path__) / "kernels" / name for name in LISTED]
-    inputs = aten / "tags.yaml", aten / "native_functions.yaml", *listed
-    parsed, _ = gen.parse_yaml_files(*map(str, inputs), selector, use_aten_lib=False)
-    generate = gen.ComputeCodegenUnboxedKernels(selector, False, False)
-    index = parsed.kernel_index
-    code = [generate((f, entry)) for f in parsed.native_functions for entry in index.get_kernels(f).items()]
-    wanted = sorted(kernel.name for kernel in kernels.values() if kernel.library)
-    assert sorted(re.findall(r'Kernel\(\s*"([^"]+)"', "".join(code))) == wanted
-
-
-def test_the_list_is_the_one_of_the_pte_but_for_its_name(program, tmp_path):
-    (tmp_path / "net.pte").write_bytes(program)
-    gen_oplist(tmp_path / "listed.yaml", str(tmp_path / "net.pte"))
-    own, stock = operator_list(kernels_of(program)), (tmp_path / "listed.yaml").read_text()
-    assert yaml.safe_load(own) == yaml.safe_load(stock.replace(str(tmp_path / "net.pte"), "None"))
 
 
 def test_a_program_that_is_all_delegate_calls_none(tmp_path):

@@ -51,16 +51,6 @@ def test_the_whole_way(gate, tmp_path):
     assert "changed         refused 1 -> 0 (-1)\n" in gate.check().stdout
 
 
-def test_a_wider_layer_is_named_by_what_it_costs(gate):
-    gate.check("--update")
-    gate.save(torch.nn.Conv2d(4, 4, 7, padding=3))
-    line = error(gate.check(status=1))
-    assert "Conv2d between (aten::convolution), which is new" in line
-    assert " cycles " in line
-    assert "flash" in line
-    assert " delegated " not in line, "all of it is delegated still"
-
-
 def test_a_noisier_net_is_named_by_where_it_gets_noisy(gate):
     program = torch.export.load(gate.model)
     program.state_dict["first.weight"].data[0] *= 100

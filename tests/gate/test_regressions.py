@@ -44,11 +44,6 @@ def worse(current, was=WAS):
     return {each.name: each for each in compared(was, current) if each.worse}
 
 
-def test_nothing_is_worse_than_itself():
-    assert worse(WAS) == {}
-    assert {each.was for each in compared(WAS, WAS)} == set(FIGURES.values())
-
-
 @pytest.mark.parametrize("key", WORSE)
 def test_each_figure_is_worse_alone_and_better_the_other_way(key):
     value, text = WORSE[key]

@@ -1,6 +1,6 @@
 import pytest
 
-from safe_arm.jobs.job import Job
+from safe_arm.jobs.row import Job
 
 
 @pytest.fixture

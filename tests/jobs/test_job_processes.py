@@ -88,7 +88,7 @@ def test_jobs_end_with_their_parent(tmp_path):
     script = """
 from pathlib import Path
 from job_actions import act
-from safe_arm.jobs.job import Job
+from safe_arm.jobs.row import Job
 from safe_arm.jobs.job_processes import run_jobs
 list(run_jobs([Job("a", ("sleep", "pids"), Path("a.json"))], 1, act, "json"))
 """

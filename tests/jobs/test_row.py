@@ -7,8 +7,7 @@ import pytest
 from schemas import check_document
 
 from safe_arm.core.processes import Ended
-from safe_arm.jobs.job import JobEnded, key_of
-from safe_arm.jobs.row import line_of, read_rows, row_of, still_holds, write_rows
+from safe_arm.jobs.row import JobEnded, key_of, line_of, read_rows, row_of, still_holds, write_rows
 
 FIGURES = {"delegates": 1, "operators": 4, "operators_delegated": 2, "share_delegated": 0.5, "vela_cycles": None}
 
@@ -58,7 +57,7 @@ def test_it_holds_until_something_changes(finished, tmp_path):
 def test_another_version_of_a_tool_is_another_key(finished, monkeypatch):
     job, row = finished
     assert key_of(job) == row.key
-    monkeypatch.setattr("safe_arm.jobs.job.versions", lambda: {"torch": "1.0"})
+    monkeypatch.setattr("safe_arm.jobs.row.versions", lambda: {"torch": "1.0"})
     assert key_of(job) != row.key
 
 

@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from safe_arm.core.processes import Ended
-from safe_arm.jobs.job import JobEnded
-from safe_arm.jobs.row import row_of
-from safe_arm.jobs.rows_page import index
-from safe_arm.jobs.rows_table import COLUMNS, MEANINGS, cells, print_rows
+from safe_arm.jobs.row import JobEnded, row_of
+from safe_arm.jobs.rows_table import COLUMNS, MEANINGS, cells, index, print_rows
 
 FIGURES = {
     "delegates": 2, "operators": 4, "operators_delegated": 3, "share_delegated": 0.75, "refused": 1, "demoted": 0,

@@ -4,7 +4,7 @@ import pytest
 from browser import SHOTS, chromium
 
 from safe_arm.jobs.row import Row
-from safe_arm.jobs.rows_page import index
+from safe_arm.jobs.rows_table import index
 
 pytestmark = pytest.mark.browser
 

@@ -1,14 +1,14 @@
 """Accuracy on the page: not there unless asked, every unit in the plot, and the shades in a browser."""
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from invented_accuracy import measured
 
 from benchmarks.reports import large_report
 from safe_arm.core.unit_accuracy import EXACT_DB
-from safe_arm.report.accuracy_plot import HEIGHT, LEFT, WIDTH, accuracy_data, accuracy_section
-from safe_arm.report.accuracy_shades import shaded_units
+from safe_arm.report.accuracy_plot import accuracy_data, accuracy_section, shaded_units
 from safe_arm.report.html import html
 
 
@@ -28,12 +28,18 @@ def test_a_page_without_it_has_nothing_of_it():
 
 
 def test_every_unit_is_in_the_plot_and_in_it(report):
-    section = accuracy_section(report)
-    assert len(section["marks"]) == len(report.accuracy.units)
-    assert all(LEFT < mark.x < WIDTH and 0 <= mark.y <= HEIGHT and mark.bar <= HEIGHT for mark in section["marks"])
+    page = html(report)
+    plot = ElementTree.fromstring(page[page.index('<svg class="plot"') :].partition("</svg>")[0] + "</svg>")
+    circles, bars = plot.findall("circle"), plot.findall("rect")
+    assert len(circles) == len(report.accuracy.units)
+    assert all(28 < float(mark.get("cx")) < 360 and 0 <= float(mark.get("cy")) <= 142 for mark in circles)
+    assert bars
+    assert all(float(bar.get("y")) + float(bar.get("height")) == pytest.approx(142, abs=0.1) for bar in bars)
     finite = [unit for unit in report.accuracy.units if unit.isolated_db < EXACT_DB]
-    assert len(section["isolated"].split()) == len(finite) < len(report.accuracy.units)
-    assert [mark.node is None for mark in section["marks"]] == [not unit.op for unit in report.accuracy.units]
+    points = {line.get("class"): len(line.get("points").split()) for line in plot.findall("polyline")}
+    assert points == {"isolated": len(finite), "cumulative": len(circles)}
+    assert len(finite) < len(circles)
+    assert ["data-node" not in mark.attrib for mark in circles] == [not unit.op for unit in report.accuracy.units]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def of(*verdicts, **more):
 def test_a_share_of_the_macs():
     (cause,) = of(conv("a", "t0", macs=75), fallback("b", "a", macs=25))
     assert cause.cost == "25.0 % of the MACs (25)"
-    assert (cause.macs, cause.verdict, cause.stage) == (25, "refused", "stock")
+    assert (cause.macs, cause.first.verdict, cause.nodes) == (25, "refused", (1,))
 
 
 def test_what_stands_between_delegates_cuts_them():
@@ -55,7 +55,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
     other = Reason("another", "stock")
     few, many = fallback("a", macs=5), [fallback(f"n{i}", reason=other) for i in range(3)]
     one = fallback("z", reason=Reason("a third", "stock"))
-    assert [cause.text for cause in of(one, *many, few)] == [STOCK.text, "another", "a third"]
+    assert [cause.first.reason for cause in of(one, *many, few)] == [STOCK.text, "another", "a third"]
 
 
 @pytest.mark.parametrize(

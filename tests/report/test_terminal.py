@@ -9,10 +9,9 @@ from rich.console import Console
 from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
-from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
-from safe_arm.core.record import NodeVerdict, Reason, Report, Subject, Verification
+from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.numbers import counted_of
-from safe_arm.report.terminal import print_details, print_report, print_side_by_side
+from safe_arm.report.terminal import print_details, print_report
 
 LINE = "net.py:3  return x[:, 0][red]"
 RELU = NodeVerdict("aten_relu_default", "aten::relu", None, (Reason("not implied", "check", "S1"),), LINE)
@@ -105,28 +104,6 @@ def test_under_best_each_island_says_what_became_of_it(show, policy):
         "rejected        1 non-fuseable island: aten::relu",
     ]
     assert lines == (told if policy == "best" else [])
-
-
-def test_policies_stand_side_by_side():
-    wide = Report((CONV, NodeVerdict("relu", "aten::relu", "tag0")), 0, 0, cycles={"tag0": 1234})
-    text = printed(print_side_by_side, {"reject": REPORT, "propagate": wide}, terminal=False)
-    assert [line.rstrip() for line in text.splitlines()] == text.splitlines()
-    assert text.split()[:2] == ["reject", "propagate"]
-    assert re.search(r"operators +1 of 2 +2 of 2", text)
-    assert re.search(r"Vela cycles +- +1,234", text), text
-
-
-@pytest.mark.parametrize("show", [print_details, print_report])
-def test_an_output_that_differs_is_told_and_the_float_net_comes_first(show):
-    apart = {"apart_worst": 7.0, "apart_mean": 0.65, "ties": ("avg_pool2d",)}
-    proof = Verification("tag0", True, "", 10, 0.0, 6, 0.25, **apart)
-    compared = FloatComparison((OutputFidelity("output 0", 38.24, 35.07, 4),), 32)
-    report = Report((CONV,), 0, 0, verifications=(proof,), float_comparisons=(compared,))
-    text = printed(show, report, terminal=False)
-    first = "float net       38.2 dB at output 0, worst sample 35.1 dB (sample 4), on 32 calibration samples\n"
-    assert text.startswith(first)
-    assert "operator by operator; ties of avg_pool2d add up to 7 codes at output 0, mean 0.65" in text
-    assert "exact" not in text
 
 
 @pytest.mark.parametrize("show", [print_report, print_details])

@@ -25,8 +25,7 @@ from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm.core.errors import DemotionError, DemotionWarning
 from safe_arm.core.island import islands
 from safe_arm.partitioner.checks import Refusal
-from safe_arm.repro import writer
-from safe_arm.repro.writer import EMBEDDED, Origin, checked_directory, write_repro
+from safe_arm.repro.writer import EMBEDDED, ScriptWriter, checked_directory
 
 NAMED = {failure.name: failure for failure in FAILURES}
 MIXED = "TOSA-1.0+INT+FP"
@@ -97,8 +96,8 @@ def refused_by_hand(directory):
     program = edge_program(quantize(RIGHT, image(), tosa(MIXED)), image())
     (island,) = islands(program.graph_module)
     nodes = [node for node in program.graph.nodes if node in island.unit]
-    origin = Origin(program, program.state_dict, None, MIXED)
-    return write_repro(directory, "right", Refusal("", "by hand", island.unit), nodes, origin)
+    writer = ScriptWriter(directory, None, MIXED, True)
+    return writer.write(Refusal("", "by hand", island.unit), nodes, program)
 
 
 def silent(base):
@@ -260,7 +259,7 @@ def test_what_was_measured_to_be_wrong_has_a_script_too(tmp_path):
 def test_nothing_is_written_unasked_or_without_a_demotion(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lower(wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP"), repro_dir=tmp_path / "repros"))
-    monkeypatch.setattr(writer, "write_repro", None)
+    monkeypatch.setattr(ScriptWriter, "write", None)
     with visitor_raising(), pytest.warns(DemotionWarning):
         lower(wide(), image(), SafeArmPartitioner(tosa("TOSA-1.0+FP")))
     assert list(tmp_path.iterdir()) == []

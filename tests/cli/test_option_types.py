@@ -1,11 +1,13 @@
-"""Shell completion knows targets, profiles and policies, and costs no torch."""
+"""Shell completion knows targets, profiles and policies, and costs no torch; amounts of memory have units."""
 
 import pytest
 from click.shell_completion import ShellComplete
 from interpreter import python
 
 from safe_arm.cli.main import cli
+from safe_arm.cli.option_types import Bytes
 from safe_arm.cli.targets import POLICIES, PROFILE_NAMES, TARGETS
+from safe_arm.core.errors import UsageError
 
 
 def completions(arguments, incomplete):
@@ -49,3 +51,17 @@ def test_a_shell_gets_its_script_and_its_words(shell, tmp_path):
     if shell != "bash":  # which asks the installed bash for its version
         assert "_SAFE_ARM_COMPLETE" in asked("source")
     assert "ethos-u55-128" in asked("complete", **words)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("524288", 524288), ("512K", 524288), ("512 KiB", 524288), ("0.5m", 524288), ("1G", 2**30), ("0", 0), ("12B", 12)],
+)
+def test_an_amount_of_memory(text, number):
+    assert Bytes("--max-sram").convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["", "K", "-1", "1T", "1e3", "half a meg"])
+def test_what_is_none(text):
+    with pytest.raises(UsageError, match=r"--max-sram .* is no amount of memory; give bytes, or KiB as in 512K"):
+        Bytes("--max-sram").convert(text, None, None)

@@ -4,11 +4,10 @@ import re
 
 import click
 import pytest
-from command_line import invoke, refused
+from command_line import invoke
 
+from safe_arm.cli.executorch_command import GENERAL, GROUPS
 from safe_arm.cli.main import COMMANDS
-from safe_arm.cli.option_groups import GENERAL, GROUPS
-from safe_arm.cli.targets import TARGETS
 
 MANY = ("check", "export", "tune", "repro")
 
@@ -54,10 +53,3 @@ def test_the_help_of_each_says_what_it_calibrates_with(name, end):
     text = " ".join(help_of(name).split())
     assert f"Calibration data: an .npz with one array for each input, whose first axis is the samples{end}" in text
     assert "[default: reject]" in text, "a default is shown as it is written"
-
-
-@pytest.mark.parametrize("name", MANY)
-def test_a_missing_target_names_the_targets(name):
-    output = [] if name == "check" else ["-o", "out"]
-    result = invoke(name, "net.pt2", *output, status=2)
-    refused(result, f"Error: Missing option '--target'. Give one of: {', '.join(TARGETS)}")
