@@ -64,7 +64,7 @@ def cheapest_of_all_subsets(search, found, at_least):
 
 @pytest.mark.parametrize(
     ("name", "at_least", "spots"),
-    [("depthwise", 30.0, {"conv2d_1": "int16", "asinh": "int16"}), ("attention", 34.8, {"softmax": "int16"})],
+    [("depthwise", 30.0, {"conv2d_1": "int16", "asinh": "int16"}), ("attention", 35.2, {"linear": "int16"})],
 )
 def test_no_subset_of_the_six_worst_spots_is_a_tenth_cheaper(name, at_least, spots):
     _, search = searching(name, Goal("SQNR", at_least), vgf(), float_on_cpu=False)
