@@ -24,7 +24,6 @@ class Patch:
         name: of the attribute.
         wrap: returns the replacement of the stock value, which for a static or class method is its function.
         reason: the reason for it, in one sentence.
-        expires: the first ExecuTorch release with which it was not reviewed, such as ``1.7``.
         issue: the known issue it is for; empty if it is for none.
     """
 
@@ -32,7 +31,6 @@ class Patch:
     name: str
     wrap: Callable[[Any], Any]
     reason: str
-    expires: str
     issue: str = ""
 
 
@@ -82,7 +80,7 @@ class Patches:
                 setattr(patch.owner, patch.name, before)
 
 
-#: The patches of this process; a quantiser installs fewer than a partitioner.
+#: The patches of this process, torchao's among them; a quantiser installs fewer than a partitioner.
 INSTALLED = Patches()
 
 
