@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,12 +52,10 @@ def any_taken() -> bool:
     return _shortcuts.get() is not _NONE
 
 
-@contextmanager
-def taking(**more: Any) -> Iterator[None]:
+def taking(**more: Any) -> AbstractContextManager[None]:
     """Take further shortcuts, in this thread, while the block runs.
 
     Args:
         more: attributes of ``Shortcuts`` and their values; the others stay as they are.
     """
-    with bound(_shortcuts, replace(_shortcuts.get(), **more)):
-        yield
+    return bound(_shortcuts, replace(_shortcuts.get(), **more))
