@@ -84,7 +84,7 @@ def find_culprits(
     inside = [node for node in operators if node.graph is graph]
     position = {node: index for index, node in enumerate(inside)}
     for unit in units_of(inside, float_borders=delegate.float_borders):
-        walk.check(unit, sorted(unit, key=position.__getitem__))
+        walk.check(sorted(unit, key=position.__getitem__))
     return OperatorFindings(
         culprits=tuple(walk.culprits),
         worst=max((verdict.worst for verdict in walk.verdicts), default=0.0),
@@ -142,8 +142,9 @@ class _Walk:
     culprits: list[Culprit] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
 
-    def check(self, unit: Unit, nodes: Sequence[Node]) -> None:
-        """Judge a unit, and with it the suspects before it."""
+    def check(self, nodes: Sequence[Node]) -> None:
+        """Judge a unit, its operators in graph order, and with it the suspects before it."""
+        unit = frozenset(nodes)
         inputs = dict.fromkeys(n for node in nodes for n in node.all_input_nodes)
         borders = [node for node in inputs if node not in unit]
         suspects: dict[Unit, Culprit] = {}
@@ -152,13 +153,13 @@ class _Walk:
                 suspects |= self.doubts[node].suspects
         innocent: PlacedUnit | None = None
         if suspects:
-            innocent = self._placed(unit, nodes, borders, innocent=True)
+            innocent = self._placed(nodes, borders, innocent=True)
             verdict = self._judged(innocent)
             if verdict.fits:
                 self._acquit(suspects)
                 self._accept(innocent, verdict, borders)
                 return
-        placed = self._placed(unit, nodes, borders, innocent=False)
+        placed = self._placed(nodes, borders, innocent=False)
         verdict = self._judged(placed)
         if verdict.convicts:
             for suspect in suspects.values():
@@ -175,18 +176,12 @@ class _Walk:
             self._doubt(placed, innocent, suspects)
 
     def _placed(
-        self,
-        unit: Unit,
-        nodes: Sequence[Node],
-        borders: Iterable[Node],
-        *,
-        innocent: bool,
+        self, nodes: Sequence[Node], borders: Iterable[Node], *, innocent: bool
     ) -> PlacedUnit:
         """Evaluate a unit and find its values among the delegate's tensors.
 
         Args:
-            unit: the operators.
-            nodes: the same, in graph order.
+            nodes: its operators, in graph order.
             borders: the nodes it takes values of.
             innocent: take values in doubt as they are if the suspects are right.
         """
@@ -196,7 +191,7 @@ class _Walk:
             eager.take(node, self.innocent if in_doubt else self.taken)
         _evaluate(nodes, eager, self.farthest)
         accepted = self.delegate.accepted
-        return place_unit(unit, nodes, eager, self.computed, self.places, accepted)
+        return place_unit(nodes, eager, self.computed, self.places, accepted)
 
     def _judged(self, placed: PlacedUnit) -> Verdict:
         return judge(placed, self.computed.outputs, self.delegate.accepted)
@@ -206,7 +201,9 @@ class _Walk:
     ) -> Culprit | None:
         """Record a unit's values, and return the culprit if one is wrong."""
         self.verdicts.append(verdict)
-        blamed = placed.unit.union(*(self.assumed.get(n, ()) for n in borders))
+        blamed = frozenset(placed.nodes).union(
+            *(self.assumed.get(n, ()) for n in borders)
+        )
         for node, value in placed.values.items():
             if node not in self.computed.outputs:
                 self.places[node] = None if value is None else value.place
