@@ -96,7 +96,8 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
     name = spec_class.__name__
     values = {spec.key: value_bytes(spec).decode() for spec in stock}
     args, kwargs = _arguments(spec_class, values)
-    if _makes(spec_class, args, kwargs, stock):
+    made = attempted(lambda: _pairs(_entries(spec_class(*args, **kwargs))))
+    if made == _pairs(stock):
         arguments = [repr(value) for value in args]
         arguments += [f"{key}={value!r}" for key, value in kwargs.items()]
         expression = f"{name}({', '.join(arguments)})"
@@ -147,17 +148,6 @@ def _arguments(
     if extra:
         kwargs["extra_flags"] = extra
     return [kwargs.pop("target", "")], kwargs
-
-
-def _makes(
-    spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]
-) -> bool:
-    """Tell whether a constructor, called so, makes exactly these compile specs."""
-
-    def pairs() -> list[tuple[str, bytes]]:
-        return _pairs(_entries(spec_class(*args, **kwargs)))
-
-    return attempted(pairs) == _pairs(wanted)
 
 
 def _pairs(specs: list[CompileSpec]) -> list[tuple[str, bytes]]:

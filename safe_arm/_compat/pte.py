@@ -71,7 +71,10 @@ def read_program(data: bytes, name: str) -> PTEFile:
         raise UsageError(
             f"{name} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export"
         )
-    least = _least_size(data)
+    least = 0
+    if header := _get_extended_header(data):
+        end = header.segment_base_offset + header.segment_data_size
+        least = max(header.program_size, end)
     if len(data) < least:
         raise UsageError(
             f"{name} is truncated: it has {len(data)} of at least {least} bytes; copy it again"
@@ -82,15 +85,6 @@ def read_program(data: bytes, name: str) -> PTEFile:
             f"{name} cannot be read as an ExecuTorch program: it is truncated or damaged; copy it again"
         )
     return file
-
-
-def _least_size(data: bytes) -> int:
-    """Return how long a program file has to be by its extended header; 0 if it has none."""
-    header = _get_extended_header(data)
-    if header is None:
-        return 0
-    end = header.segment_base_offset + header.segment_data_size
-    return int(max(header.program_size, end))
 
 
 def delegates_of(file: PTEFile) -> Iterator[PteDelegate]:
@@ -112,7 +106,9 @@ def constants_of(file: PTEFile) -> dict[int, bytes]:
         for tensor in _tensors(plan):
             index = tensor.data_buffer_idx
             if 0 < index < len(buffers) and tensor.allocation_info is None:
-                constants[index] = bytes(buffers[index].storage)[: _nbytes(tensor)]
+                size = math.prod(tensor.sizes)
+                size *= get_scalar_type(tensor.scalar_type).itemsize
+                constants[index] = bytes(buffers[index].storage)[:size]
     return dict(sorted(constants.items()))
 
 
@@ -136,10 +132,6 @@ def named_data_of(file: PTEFile) -> dict[str, bytes]:
 def initial_states_of(file: PTEFile) -> list[bytes]:
     """Return the initial contents of a program's mutable buffers."""
     return [bytes(buffer.storage) for buffer in file.mutable_data or ()]
-
-
-def _nbytes(tensor: schema.Tensor) -> int:
-    return math.prod(tensor.sizes) * get_scalar_type(tensor.scalar_type).itemsize
 
 
 @dataclass(frozen=True)
