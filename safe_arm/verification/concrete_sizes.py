@@ -56,10 +56,8 @@ def input_shapes(program: Program) -> list[torch.Size]:
 
 def symbols(program: Program) -> frozenset[sympy.Symbol]:
     """Return the symbols that the sizes of a program's user inputs are made of."""
-    free: set[sympy.Symbol] = set()
-    for size in chain(*input_shapes(program)):
-        free |= _expression(size).free_symbols
-    return frozenset(free)
+    sizes = chain(*input_shapes(program))
+    return frozenset().union(*(_expression(size).free_symbols for size in sizes))
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -206,22 +207,14 @@ def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
     else:
         return _INT8
     for integers in (_INT8, *((0, largest) for largest in _SMALLER)):
-        if _can_be_evaluated(program, state, integers):
-            return integers
-    return _INT8
-
-
-def _can_be_evaluated(
-    program: Program, state: Mapping[str, Tensor], integers: Interval
-) -> bool:
-    for stimulus in _all(program, integers):
         try:
-            evaluated(program, state, stimulus.inputs)
-        except EndlessLoopError:
-            continue
+            for stimulus in _all(program, integers):
+                with suppress(EndlessLoopError):
+                    evaluated(program, state, stimulus.inputs)
         except EvaluationError:
-            return False
-    return True
+            continue
+        return integers
+    return _INT8
 
 
 def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:
