@@ -212,7 +212,17 @@ class MethodCut:
             plan for plan in file.program.execution_plan if plan.name == method
         )
         self.inputs, self.outputs = tuple(self._plan.inputs), tuple(self._plan.outputs)
-        self._check()
+        if len(self._plan.chains) != 1:
+            raise UncuttableError("it has several chains of instructions")
+        for instruction in self._plan.chains[0].instructions:
+            call = instruction.instr_args
+            if isinstance(call, (schema.JumpFalseCall, schema.MoveCall)):
+                raise UncuttableError("it branches")
+        for tensor in _tensors(self._plan):
+            if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
+                raise UncuttableError(_STATE)
+            if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
+                raise UncuttableError("it has dynamic sizes")
         self._input_counts = iter(calls)
         #: A view has no instruction: it is a value in the memory of the one that was written there last.
         self._viewed: dict[int, int] = {}
@@ -235,19 +245,6 @@ class MethodCut:
         """Return the value whose memory a value is a view of; itself if it is none."""
         return self._viewed.get(value, value)
 
-    def _check(self) -> None:
-        if len(self._plan.chains) != 1:
-            raise UncuttableError("it has several chains of instructions")
-        for instruction in self._plan.chains[0].instructions:
-            call = instruction.instr_args
-            if isinstance(call, (schema.JumpFalseCall, schema.MoveCall)):
-                raise UncuttableError("it branches")
-        for tensor in _tensors(self._plan):
-            if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
-                raise UncuttableError(_STATE)
-            if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
-                raise UncuttableError("it has dynamic sizes")
-
     def _steps(self) -> Iterator[Piece | DelegateCall]:
         """Yield pieces and calls in order; a value that an earlier step wrote and a later one reads is handed over."""
         steps: list[DelegateCall | list[schema.Instruction]] = []
@@ -259,7 +256,10 @@ class MethodCut:
         for instruction in self._plan.chains[0].instructions:
             call = instruction.instr_args
             read_now, written_now = self._operands(call)
-            if self._is_arm(call):
+            if (
+                isinstance(call, schema.DelegateCall)
+                and self._plan.delegates[call.delegate_index].id in ARM
+            ):
                 steps.append(
                     DelegateCall(
                         call.delegate_index, tuple(read_now), tuple(written_now)
@@ -291,11 +291,6 @@ class MethodCut:
             inputs = tuple(sorted(reads[number] - writes[number]))
             outputs = tuple(sorted(writes[number] & needed.union(*reads[number + 1 :])))
             yield Piece(self._piece(step, inputs, outputs), inputs, outputs)
-
-    def _is_arm(self, call: schema.InstructionArguments) -> bool:
-        if not isinstance(call, schema.DelegateCall):
-            return False
-        return self._plan.delegates[call.delegate_index].id in ARM
 
     def _base(self, value: int, last_written: dict[tuple[int, int] | int, int]) -> int:
         """Return the value that a view is a view of."""

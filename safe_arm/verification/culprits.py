@@ -178,7 +178,7 @@ class _Walk:
     def _placed(
         self, nodes: Sequence[Node], borders: Iterable[Node], *, innocent: bool
     ) -> PlacedUnit:
-        """Evaluate a unit and find its values among the delegate's tensors.
+        """Evaluate a unit, allowing for tables and for sums that TOSA cuts off, and find its values among the tensors.
 
         Args:
             nodes: its operators, in graph order.
@@ -189,7 +189,17 @@ class _Walk:
         for node in borders:
             in_doubt = innocent and node in self.doubts
             eager.take(node, self.innocent if in_doubt else self.taken)
-        _evaluate(nodes, eager, self.farthest)
+        eager.run(nodes)
+        values = [eager.values[node] for node in nodes]
+        if any(
+            isinstance(value, Tensor) and is_table(nodes, value) for value in values
+        ):
+            lines_of = interpolated(nodes, eager, self.farthest)
+            for node, lines in lines_of.items():
+                eager.unrounded[node] = lines.codes
+                eager.errors[node] = lines.off  # type: ignore[index]
+        if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
+            eager.slack = slack(nodes, eager)
         accepted = self.delegate.accepted
         return place_unit(nodes, eager, self.computed, self.places, accepted)
 
@@ -256,15 +266,3 @@ class _Walk:
                     self.innocent.values[node] = clamped
                     before_clamp = True
             self.doubts[node] = _Doubt(suspects, before_clamp)
-
-
-def _evaluate(nodes: Sequence[Node], eager: Evaluation, farthest: int) -> None:
-    """Evaluate a unit whose inputs have values, and allow for tables and for sums that TOSA cuts off."""
-    eager.run(nodes)
-    values = [eager.values[node] for node in nodes]
-    if any(isinstance(value, Tensor) and is_table(nodes, value) for value in values):
-        for node, lines in interpolated(nodes, eager, farthest).items():
-            eager.unrounded[node] = lines.codes
-            eager.errors[node] = lines.off  # type: ignore[index]
-    if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
-        eager.slack = slack(nodes, eager)

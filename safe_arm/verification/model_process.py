@@ -81,7 +81,9 @@ class ModelProcess:
             NoResultError: it crashes on any graph, was killed, ran out of memory or did not finish.
             UsageError: tosa-tools is not installed.
         """
-        if not _can_be_started():
+        is_frozen = sys.platform == "win32" or getattr(sys, "frozen", False)
+        if is_frozen or not sys.executable:
+            # No other Python process that inherits a pipe can be started.
             return run_tosa(flatbuffer, inputs)
         try:
             result = self._answer(flatbuffer, inputs)
@@ -247,10 +249,3 @@ def end_idle() -> None:
 def _kind() -> tuple[Any, ...]:
     """Return all in which a process that is started now may differ: whether it prints, its program and arguments."""
     return serializer_warnings_are_shown(), PROGRAM, *sys.path
-
-
-def _can_be_started() -> bool:
-    """Tell whether another Python process that inherits a pipe can be started."""
-    if sys.platform == "win32" or getattr(sys, "frozen", False):
-        return False
-    return bool(sys.executable)
