@@ -52,8 +52,12 @@ class Patches:
             known = {(patch.owner, patch.name) for patch, _ in self._replaced}
             try:
                 for patch in patches:
-                    if (patch.owner, patch.name) not in known:
-                        self._apply(patch)
+                    if (patch.owner, patch.name) in known:
+                        continue
+                    replacement = _replacement(patch)
+                    stock = vars(patch.owner).get(patch.name, _ABSENT)
+                    self._replaced.append((patch, stock))
+                    setattr(patch.owner, patch.name, replacement)
             except BaseException:
                 self._remove_all_but(before)
                 raise
@@ -62,12 +66,6 @@ class Patches:
         """Restore every owner's attribute, the last patch first; an inherited attribute is inherited again."""
         with self._lock:
             self._remove_all_but(0)
-
-    def _apply(self, patch: Patch) -> None:
-        replacement = _replacement(patch)
-        before = vars(patch.owner).get(patch.name, _ABSENT)
-        self._replaced.append((patch, before))
-        setattr(patch.owner, patch.name, replacement)
 
     def _remove_all_but(self, first: int) -> None:
         while len(self._replaced) > first:
