@@ -1,6 +1,5 @@
 """torchao's numeric debugger, whose loggers and handles are not public."""
 
-# ruff: noqa: F401
 from torchao.quantization.pt2e import compare_results, extract_results_from_loggers
 from torchao.quantization.pt2e._numeric_debugger import (
     NodeSourceDebugInfo,
@@ -10,3 +9,12 @@ from torchao.quantization.pt2e._numeric_debugger import (
 from torchao.quantization.pt2e._numeric_debugger import (
     _extract_node_source_debug_info as debug_handle,
 )
+
+__all__ = [
+    "NodeSourceDebugInfo",
+    "OutputLogger",
+    "QuantizationComparisonResult",
+    "compare_results",
+    "debug_handle",
+    "extract_results_from_loggers",
+]
