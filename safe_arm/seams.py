@@ -22,12 +22,10 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat import compilers, methods, stock_reasons
-from safe_arm._compat.batch_norms import unguard_folds
 from safe_arm._compat.chains import chained, is_wanted_later, kept_for
 from safe_arm._compat.marker import is_ours, marked_names
 from safe_arm._compat.own_states import with_own_states
-from safe_arm._compat.patches import INSTALLED, REVIEW, Patch
-from safe_arm._compat.prepared_models import unwatch_models
+from safe_arm._compat.patches import INSTALLED, Patch
 from safe_arm._compat.upstream import (
     ArmPassManager,
     PreprocessResult,
@@ -55,8 +53,6 @@ def install() -> None:
 def uninstall() -> None:
     """Put everything back as ExecuTorch, torchao and torch made it."""
     INSTALLED.uninstall()
-    unguard_folds()
-    unwatch_models()
 
 
 def patches() -> tuple[Patch, ...]:
@@ -71,9 +67,9 @@ def needed() -> tuple[Patch, ...]:
 
 def _of_backends() -> Iterator[Patch]:
     reason = "Our delegates are lowered our way; what a trial has lowered is not lowered again."
-    yield Patch(backend_api, "BackendDetails", backends.ours_among, reason, REVIEW)
+    yield Patch(backend_api, "BackendDetails", backends.ours_among, reason)
     reason = "All backends come by their TOSA graph here."
-    yield Patch(TOSABackend, "_preprocess", _tosa_step, reason, REVIEW)
+    yield Patch(TOSABackend, "_preprocess", _tosa_step, reason)
 
 
 def _of_the_flow() -> Iterator[Patch]:
@@ -82,7 +78,6 @@ def _of_the_flow() -> Iterator[Patch]:
         "_gen_edge_manager_for_partitioners",
         _generate,
         "A write of one state is lost; the next partitioner of a chain has decomposed what ours keeps whole.",
-        REVIEW,
         "E4",
     )
     yield Patch(
@@ -90,7 +85,6 @@ def _of_the_flow() -> Iterator[Patch]:
         "to_backend",
         _to_backend,
         "A partitioner is not told its method; constants are taken out of the exported program.",
-        REVIEW,
         "E2",
     )
     yield Patch(
@@ -98,7 +92,6 @@ def _of_the_flow() -> Iterator[Patch]:
         "chain",
         stock_reasons.noting_links,
         "A chain keeps its checks to itself; one refuses what we can lower.",
-        REVIEW,
     )
 
 
@@ -108,14 +101,12 @@ def _of_compilers() -> Iterator[Patch]:
         "subprocess",
         compilers.leashed_subprocess,
         "The converter may hang.",
-        REVIEW,
     )
     yield Patch(
         vgf_backend,
         compilers.REQUIRE_CONVERTER,
         compilers.beside_the_interpreter_too,
         "The converter of an environment that is not activated is not on PATH.",
-        REVIEW,
     )
     if arm_vela.has_vela:
         yield Patch(
@@ -123,7 +114,6 @@ def _of_compilers() -> Iterator[Patch]:
             "vela",
             compilers.in_child,
             "Vela may hang, crash or end the process; it splits its arguments at the spaces in TMPDIR.",
-            REVIEW,
         )
 
 
@@ -133,7 +123,6 @@ def _of_passes() -> Iterator[Patch]:
         "transform_to_backend_pipeline",
         _pipeline,
         "Our delegates get a corrected pipeline.",
-        REVIEW,
     )
 
 

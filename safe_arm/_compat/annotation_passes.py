@@ -55,7 +55,9 @@ def watched_passes(
         after: called after each pass with the name of its class and the graph; an exception ends the pipeline.
         left_out: names of passes that are not run.
     """
-    owner = _owner()
+    # In 1.2 the quantisers take the pass manager from the module of the passes.
+    has_own = hasattr(arm_quantizer, "ArmPassManager")
+    owner: Any = arm_quantizer if has_own else _passes
     stock: Any = owner.ArmPassManager
     thread = threading.get_ident()
 
@@ -73,8 +75,3 @@ def watched_passes(
             yield
         finally:
             owner.ArmPassManager = stock
-
-
-def _owner() -> Any:
-    """Return the module from which the quantisers take the pass manager: their own, in 1.2 that of the passes."""
-    return arm_quantizer if hasattr(arm_quantizer, "ArmPassManager") else _passes

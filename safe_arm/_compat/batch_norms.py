@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import REVIEW, Patch, Patches
+from safe_arm._compat.patches import INSTALLED, Patch
 
 #: The batch norms that torchao folds; their arguments are input, weight, bias, mean, variance.
 NORMS = (
@@ -22,7 +21,6 @@ NORMS = (
 
 #: In 1.2.0's torchao a linear layer's is not folded.
 _FOLDS = ("_fuse_conv_bn_", "_fuse_linear_bn_")
-_installed = Patches()
 
 Guard = Callable[[GraphModule], AbstractContextManager[None]]
 Function = Callable[..., Any]
@@ -38,10 +36,19 @@ def guard_folds(concerns: Callable[[object], bool], guard: Guard) -> None:
         concerns: tells whether the guard is for a quantiser.
         guard: returns a context for the time of folding, given the graph.
     """
-    wrap = functools.partial(_guarded, concerns, guard)
+
+    def guarded(stock: Function) -> Function:
+        def fold(model: GraphModule) -> Any:
+            if not concerns(_quantizer_of_caller()):
+                return stock(model)
+            with guard(model):
+                return stock(model)
+
+        return fold
+
     reason = "A norm is folded though its convolution's value, weights or bias are used elsewhere."
     for name in _FOLDS:
-        _install("quantize_pt2e", name, wrap, reason, "T18")
+        _install("quantize_pt2e", name, guarded, reason, "T18")
 
 
 def take_over_trained_norms(
@@ -103,11 +110,6 @@ def stock_folds() -> list[Callable[[GraphModule], Any]]:
     return folds
 
 
-def unguard_folds() -> None:
-    """Let torchao fold as it does by itself again."""
-    _installed.uninstall()
-
-
 def _install(
     owner: str,
     name: str,
@@ -118,7 +120,7 @@ def _install(
     """Wrap a function of torchao's, if this release has it."""
     module = importlib.import_module(f"torchao.quantization.pt2e.{owner}")
     if hasattr(module, name):
-        _installed.install([Patch(module, name, wrap, reason, REVIEW, issue)])
+        INSTALLED.install([Patch(module, name, wrap, reason, issue)])
 
 
 def _quantizer_of_caller() -> object:
@@ -127,15 +129,3 @@ def _quantizer_of_caller() -> object:
     for _ in range(2):
         frame = frame and frame.f_back
     return frame.f_locals.get("quantizer") if frame is not None else None
-
-
-def _guarded(
-    concerns: Callable[[object], bool], guard: Guard, stock: Function
-) -> Function:
-    def fold(model: GraphModule) -> Any:
-        if not concerns(_quantizer_of_caller()):
-            return stock(model)
-        with guard(model):
-            return stock(model)
-
-    return fold

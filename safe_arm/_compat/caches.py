@@ -30,14 +30,6 @@ def forget_programs() -> None:
     for cached in BY_PROGRAM:
         cached.cache_clear()
     getattr(proxy_tensor, "_FAKE_TENSOR_ID_TO_PROXY_MAP_FOR_EXPORT", {}).clear()
-    _forget_fake_values()
-    sources = graph_module._loader.eval_cache
-    for name in list(islice(sources, max(len(sources) - SOURCES, 0))):
-        sources.pop(name, None)
-        linecache.cache.pop(name, None)
-
-
-def _forget_fake_values() -> None:
     global _last_key
     cache = FakeTensorMode.cache
     new = takewhile(lambda item: item[0] is not _last_key, reversed(cache.items()))
@@ -47,3 +39,7 @@ def _forget_fake_values() -> None:
         if is_note or any(isinstance(part, LoweredBackendModule) for part in key.key):
             cache.pop(key, None)
     _last_key = next(reversed(cache), None)
+    sources = graph_module._loader.eval_cache
+    for name in list(islice(sources, max(len(sources) - SOURCES, 0))):
+        sources.pop(name, None)
+        linecache.cache.pop(name, None)

@@ -58,7 +58,7 @@ class SpecSource:
 
 _ARM = "executorch.backends.arm"
 #: Class of the compile spec, import statements, partitioner and package of each backend.
-_BACKENDS: dict[str, tuple[type, tuple[str, ...], str, str]] = {
+_BACKENDS: dict[str, tuple[type[ArmCompileSpec], tuple[str, ...], str, str]] = {
     "VgfBackend": (
         VgfCompileSpec,
         (f"from {_ARM}.vgf import VgfCompileSpec, VgfPartitioner",),
@@ -96,27 +96,21 @@ def spec_source(backend_id: str, compile_specs: Sequence[CompileSpec]) -> SpecSo
     name = spec_class.__name__
     values = {spec.key: value_bytes(spec).decode() for spec in stock}
     args, kwargs = _arguments(spec_class, values)
-    if _makes(spec_class, args, kwargs, stock):
+    made = attempted(lambda: _pairs(spec_class(*args, **kwargs)._to_list()))
+    if made == _pairs(stock):
         arguments = [repr(value) for value in args]
         arguments += [f"{key}={value!r}" for key, value in kwargs.items()]
         expression = f"{name}({', '.join(arguments)})"
         return SpecSource(imports, expression, partitioner, package)
     # Something that no constructor takes was set on it.
-    from_list = "_from_list" if hasattr(spec_class, "_from_list") else "from_list"
     entries = ", ".join(f"CompileSpec({spec.key!r}, {spec.value!r})" for spec in stock)
-    expression = f"{name}.{from_list}([{entries}])"
+    expression = f"{name}._from_list([{entries}])"
     return SpecSource((*imports, _COMPILE_SPEC), expression, partitioner, package)
 
 
 def tosa_spec_source(profile: str) -> SpecSource:
     """Return the Python for the compile spec of a bare TOSA profile, whose delegates the reference model runs."""
-    spec = TosaCompileSpec(profile)
-    return spec_source("TOSABackend", _entries(spec))
-
-
-def _entries(spec: ArmCompileSpec) -> list[CompileSpec]:
-    """Serialise a compile spec, under whichever name a release does it."""
-    return (getattr(spec, "_to_list", None) or spec.to_list)()
+    return spec_source("TOSABackend", TosaCompileSpec(profile)._to_list())
 
 
 def _arguments(
@@ -147,17 +141,6 @@ def _arguments(
     if extra:
         kwargs["extra_flags"] = extra
     return [kwargs.pop("target", "")], kwargs
-
-
-def _makes(
-    spec_class: type, args: list[str], kwargs: dict[str, Any], wanted: list[CompileSpec]
-) -> bool:
-    """Tell whether a constructor, called so, makes exactly these compile specs."""
-
-    def pairs() -> list[tuple[str, bytes]]:
-        return _pairs(_entries(spec_class(*args, **kwargs)))
-
-    return attempted(pairs) == _pairs(wanted)
 
 
 def _pairs(specs: list[CompileSpec]) -> list[tuple[str, bytes]]:

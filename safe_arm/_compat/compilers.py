@@ -154,25 +154,19 @@ def leashed_subprocess(stock: ModuleType) -> SimpleNamespace:
         limit = current_lowering().time_limit
         if limit is None:
             return stock.run(command, **options)
-        return _run_converter(stock.run, command, limit, **options)
+        try:
+            return stock.run(command, **options, timeout=limit)
+        except subprocess.TimeoutExpired:
+            message = f"model-converter did not finish within {limit:g} s"
+        except subprocess.CalledProcessError as error:
+            output = b" ".join((error.stderr or b"", error.stdout or b""))
+            words = output.decode(errors="replace").split()
+            text = " ".join(words) or "and says nothing"
+            message = f"model-converter exits {error.returncode}: {text}"
+        network = command[command.index("-i") + 1]
+        raise _tool_error("model-converter", message, command, network)
 
     return SimpleNamespace(**{**vars(stock), "run": run})
-
-
-def _run_converter(
-    run: Callable[..., Completed], command: list[str], limit: float, **options: Any
-) -> Completed:
-    try:
-        return run(command, **options, timeout=limit)
-    except subprocess.TimeoutExpired:
-        message = f"model-converter did not finish within {limit:g} s"
-    except subprocess.CalledProcessError as error:
-        output = b" ".join((error.stderr or b"", error.stdout or b""))
-        words = output.decode(errors="replace").split()
-        text = " ".join(words) or "and says nothing"
-        message = f"model-converter exits {error.returncode}: {text}"
-    network = command[command.index("-i") + 1]
-    raise _tool_error("model-converter", message, command, network)
 
 
 def _tool_error(

@@ -53,18 +53,14 @@ def in_threads(a_pass: ExportPass) -> ExportPass:
     if isinstance(a_pass, RECURSIVE):
         _visit_in_threads(a_pass)
     elif isinstance(a_pass, _Maker):
-        _make_in_threads(a_pass)
+        stock = a_pass.make_fusion_pass
+
+        def make_fusion_pass() -> ExportPass | None:
+            fusion = stock()
+            return None if fusion is None else in_threads(fusion)
+
+        a_pass.make_fusion_pass = make_fusion_pass
     return a_pass
-
-
-def _make_in_threads(maker: _Maker) -> None:
-    stock = maker.make_fusion_pass
-
-    def make_fusion_pass() -> ExportPass | None:
-        fusion = stock()
-        return None if fusion is None else in_threads(fusion)
-
-    maker.make_fusion_pass = make_fusion_pass
 
 
 def _visit_in_threads(recursive: _Recursive) -> None:
@@ -75,11 +71,8 @@ def _visit_in_threads(recursive: _Recursive) -> None:
         with bound(_level, level):
             if level % LEVELS:
                 return stock(*args, **kwargs)
-            return _in_fresh_thread(stock, *args, **kwargs)
+            with ThreadPoolExecutor(1) as fresh:
+                run = copy_context().run
+                return fresh.submit(run, stock, *args, **kwargs).result()
 
     recursive.visit = visit
-
-
-def _in_fresh_thread(function: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
-    with ThreadPoolExecutor(1) as fresh:
-        return fresh.submit(copy_context().run, function, *args, **kwargs).result()

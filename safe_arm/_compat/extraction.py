@@ -97,19 +97,12 @@ def share_listed_constants(program: ExportedProgram) -> None:
     ExecuTorch copies a constant for each delegate, but changes no list, and raises on the reader that is left.
     """
     for node in program.graph.find_nodes(op="placeholder"):
-        if _is_shared_in_list(node):
+        is_listed = False
+        for user in node.users:
+            if node not in user.args and node not in user.kwargs.values():
+                is_listed = True
+        if is_listed and len(set(map(tag_of, node.users))) > 1:
             node.meta.pop(TAG, None)
-
-
-def _is_shared_in_list(node: Node) -> bool:
-    """Tell whether operators of more than one delegate, or of none, read a value, and any of them in a list."""
-    tags = {tag_of(user) for user in node.users}
-    if len(tags) < 2:
-        return False
-    return any(
-        node not in user.args and node not in user.kwargs.values()
-        for user in node.users
-    )
 
 
 def _tag_as_users(node: Node) -> None:

@@ -24,7 +24,6 @@ class Patch:
         name: of the attribute.
         wrap: returns the replacement of the stock value, which for a static or class method is its function.
         reason: the reason for it, in one sentence.
-        expires: the first ExecuTorch release with which it was not reviewed, such as ``1.7``.
         issue: the known issue it is for; empty if it is for none.
     """
 
@@ -32,7 +31,6 @@ class Patch:
     name: str
     wrap: Callable[[Any], Any]
     reason: str
-    expires: str
     issue: str = ""
 
 
@@ -54,8 +52,12 @@ class Patches:
             known = {(patch.owner, patch.name) for patch, _ in self._replaced}
             try:
                 for patch in patches:
-                    if (patch.owner, patch.name) not in known:
-                        self._apply(patch)
+                    if (patch.owner, patch.name) in known:
+                        continue
+                    replacement = _replacement(patch)
+                    stock = vars(patch.owner).get(patch.name, _ABSENT)
+                    self._replaced.append((patch, stock))
+                    setattr(patch.owner, patch.name, replacement)
             except BaseException:
                 self._remove_all_but(before)
                 raise
@@ -64,12 +66,6 @@ class Patches:
         """Restore every owner's attribute, the last patch first; an inherited attribute is inherited again."""
         with self._lock:
             self._remove_all_but(0)
-
-    def _apply(self, patch: Patch) -> None:
-        replacement = _replacement(patch)
-        before = vars(patch.owner).get(patch.name, _ABSENT)
-        self._replaced.append((patch, before))
-        setattr(patch.owner, patch.name, replacement)
 
     def _remove_all_but(self, first: int) -> None:
         while len(self._replaced) > first:
@@ -82,7 +78,7 @@ class Patches:
                 setattr(patch.owner, patch.name, before)
 
 
-#: The patches of this process; a quantiser installs fewer than a partitioner.
+#: The patches of this process, torchao's among them; a quantiser installs fewer than a partitioner.
 INSTALLED = Patches()
 
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import REVIEW, Patch, Patches
-
-_installed = Patches()
+from safe_arm._compat.patches import INSTALLED, Patch
 
 
 def watch_models(finished: Callable[[GraphModule], None]) -> None:
@@ -33,9 +31,4 @@ def watch_models(finished: Callable[[GraphModule], None]) -> None:
     name = "_disallow_eval_train"  # The last function that both call.
     reason = "What calibration shows the float net is compared with what conversion makes of it."
     if hasattr(owner, name):
-        _installed.install([Patch(owner, name, wrap, reason, REVIEW)])
-
-
-def unwatch_models() -> None:
-    """Let torchao hand out models as it does by itself again."""
-    _installed.uninstall()
+        INSTALLED.install([Patch(owner, name, wrap, reason)])

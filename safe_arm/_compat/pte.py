@@ -71,7 +71,10 @@ def read_program(data: bytes, name: str) -> PTEFile:
         raise UsageError(
             f"{name} is not an ExecuTorch program (no ET file identifier); give a .pte of safe-arm export"
         )
-    least = _least_size(data)
+    least = 0
+    if header := _get_extended_header(data):
+        end = header.segment_base_offset + header.segment_data_size
+        least = max(header.program_size, end)
     if len(data) < least:
         raise UsageError(
             f"{name} is truncated: it has {len(data)} of at least {least} bytes; copy it again"
@@ -82,15 +85,6 @@ def read_program(data: bytes, name: str) -> PTEFile:
             f"{name} cannot be read as an ExecuTorch program: it is truncated or damaged; copy it again"
         )
     return file
-
-
-def _least_size(data: bytes) -> int:
-    """Return how long a program file has to be by its extended header; 0 if it has none."""
-    header = _get_extended_header(data)
-    if header is None:
-        return 0
-    end = header.segment_base_offset + header.segment_data_size
-    return int(max(header.program_size, end))
 
 
 def delegates_of(file: PTEFile) -> Iterator[PteDelegate]:
@@ -112,7 +106,9 @@ def constants_of(file: PTEFile) -> dict[int, bytes]:
         for tensor in _tensors(plan):
             index = tensor.data_buffer_idx
             if 0 < index < len(buffers) and tensor.allocation_info is None:
-                constants[index] = bytes(buffers[index].storage)[: _nbytes(tensor)]
+                size = math.prod(tensor.sizes)
+                size *= get_scalar_type(tensor.scalar_type).itemsize
+                constants[index] = bytes(buffers[index].storage)[:size]
     return dict(sorted(constants.items()))
 
 
@@ -136,10 +132,6 @@ def named_data_of(file: PTEFile) -> dict[str, bytes]:
 def initial_states_of(file: PTEFile) -> list[bytes]:
     """Return the initial contents of a program's mutable buffers."""
     return [bytes(buffer.storage) for buffer in file.mutable_data or ()]
-
-
-def _nbytes(tensor: schema.Tensor) -> int:
-    return math.prod(tensor.sizes) * get_scalar_type(tensor.scalar_type).itemsize
 
 
 @dataclass(frozen=True)
@@ -220,7 +212,17 @@ class MethodCut:
             plan for plan in file.program.execution_plan if plan.name == method
         )
         self.inputs, self.outputs = tuple(self._plan.inputs), tuple(self._plan.outputs)
-        self._check()
+        if len(self._plan.chains) != 1:
+            raise UncuttableError("it has several chains of instructions")
+        for instruction in self._plan.chains[0].instructions:
+            call = instruction.instr_args
+            if isinstance(call, (schema.JumpFalseCall, schema.MoveCall)):
+                raise UncuttableError("it branches")
+        for tensor in _tensors(self._plan):
+            if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
+                raise UncuttableError(_STATE)
+            if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
+                raise UncuttableError("it has dynamic sizes")
         self._input_counts = iter(calls)
         #: A view has no instruction: it is a value in the memory of the one that was written there last.
         self._viewed: dict[int, int] = {}
@@ -243,19 +245,6 @@ class MethodCut:
         """Return the value whose memory a value is a view of; itself if it is none."""
         return self._viewed.get(value, value)
 
-    def _check(self) -> None:
-        if len(self._plan.chains) != 1:
-            raise UncuttableError("it has several chains of instructions")
-        for instruction in self._plan.chains[0].instructions:
-            call = instruction.instr_args
-            if isinstance(call, (schema.JumpFalseCall, schema.MoveCall)):
-                raise UncuttableError("it branches")
-        for tensor in _tensors(self._plan):
-            if tensor.data_buffer_idx > 0 and tensor.allocation_info is not None:
-                raise UncuttableError(_STATE)
-            if tensor.shape_dynamism != schema.TensorShapeDynamism.STATIC:
-                raise UncuttableError("it has dynamic sizes")
-
     def _steps(self) -> Iterator[Piece | DelegateCall]:
         """Yield pieces and calls in order; a value that an earlier step wrote and a later one reads is handed over."""
         steps: list[DelegateCall | list[schema.Instruction]] = []
@@ -267,7 +256,10 @@ class MethodCut:
         for instruction in self._plan.chains[0].instructions:
             call = instruction.instr_args
             read_now, written_now = self._operands(call)
-            if self._is_arm(call):
+            if (
+                isinstance(call, schema.DelegateCall)
+                and self._plan.delegates[call.delegate_index].id in ARM
+            ):
                 steps.append(
                     DelegateCall(
                         call.delegate_index, tuple(read_now), tuple(written_now)
@@ -299,11 +291,6 @@ class MethodCut:
             inputs = tuple(sorted(reads[number] - writes[number]))
             outputs = tuple(sorted(writes[number] & needed.union(*reads[number + 1 :])))
             yield Piece(self._piece(step, inputs, outputs), inputs, outputs)
-
-    def _is_arm(self, call: schema.InstructionArguments) -> bool:
-        if not isinstance(call, schema.DelegateCall):
-            return False
-        return self._plan.delegates[call.delegate_index].id in ARM
 
     def _base(self, value: int, last_written: dict[tuple[int, int] | int, int]) -> int:
         """Return the value that a view is a view of."""

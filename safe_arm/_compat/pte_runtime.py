@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from executorch.devtools.bundled_program import schema
@@ -23,6 +24,7 @@ from safe_arm.core.errors import SafeArmError, UsageError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.layouts import seen
 
+T = TypeVar("T")
 #: The inputs and the expected outputs of one run.
 Case = tuple[Sequence[Tensor], Sequence[Tensor]]
 
@@ -46,10 +48,8 @@ def run_program(program: bytes, inputs: Sequence[Tensor]) -> list[Tensor]:
         method = loaded.load_method("forward")
         return method.execute(list(inputs))
 
-    with _captured_output() as printed:
-        values = attempted(run)
-    if isinstance(values, Caught):
-        reason = _reason(values, printed.getvalue())
+    values, reason = _called(run)
+    if values is None:
         raise RuntimeRunError(f"ExecuTorch's runtime does not run it: {reason}")
     return [value for value in values if isinstance(value, Tensor)]
 
@@ -69,27 +69,20 @@ def check_bundle(bundle: bytes, method: str, case: int, atol: float) -> str:
             method, case, 0.0, atol
         )
 
-    with _captured_output() as printed:
-        result = attempted(checked)
-    if isinstance(result, Caught):
-        return _reason(result, printed.getvalue())
-    return ""
+    return _called(checked)[1]
 
 
-@contextlib.contextmanager
-def _captured_output() -> Iterator[io.StringIO]:
-    """Capture the messages that the bindings print about a failure."""
+def _called(call: Callable[[], T]) -> tuple[T | None, str]:
+    """Return what a call returns, or the message of its failure and the last line that the bindings print about it."""
     printed = io.StringIO()
     with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
-        yield printed
-
-
-def _reason(failure: Caught, printed: str) -> str:
-    """Return the message of a failure and the last line that was printed, without its source location."""
-    last_line = "".join(printed.rstrip().splitlines()[-1:])
-    location = r"^.*?\] "
-    words = f"{failure.causes[-1]} {re.sub(location, '', last_line)}".split()
-    return " ".join(words)[:300]
+        result = attempted(call)
+    if not isinstance(result, Caught):
+        return result, ""
+    last_line = "".join(printed.getvalue().rstrip().splitlines()[-1:])
+    source_location = r"^.*?\] "
+    words = f"{result.causes[-1]} {re.sub(source_location, '', last_line)}".split()
+    return None, " ".join(words)[:300]
 
 
 def bundled(pte: Path, suites: Mapping[str, Sequence[Case]]) -> bytes:

@@ -13,9 +13,7 @@ from safe_arm._compat.upstream import ArmCompileSpec, CompileSpec
 STATES_ARE_CONSTANTS = parse(executorch_version()) < (1, 5)
 
 #: The largest value that the backend passes on in 32 bits: 1.4 rescales it by 1, and TOSA rescales no larger one.
-LARGEST_RESCALED = 2**31 - 1
-if parse(executorch_version()) < (1, 5):
-    LARGEST_RESCALED = 2**29 - 1
+LARGEST_RESCALED = 2**29 - 1 if STATES_ARE_CONSTANTS else 2**31 - 1
 
 
 def value_bytes(spec: CompileSpec) -> bytes:

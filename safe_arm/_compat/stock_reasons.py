@@ -16,7 +16,7 @@ from safe_arm.core.partitioning_record import current_partitioning
 
 #: The attribute in which a chain of checks keeps them.
 _LINKS = "safe_arm_links"
-_DTYPES = re.compile(r"torch\.\w+(, torch\.\w+)+")
+_DTYPES = re.compile(r"torch\.\w+(?:, torch\.\w+)+")
 
 
 class StockReasons(WhyNoPartitionReporter):
@@ -48,7 +48,10 @@ class StockReasons(WhyNoPartitionReporter):
         self._stock.report_reject(node, reason)
         if reason in self._unsaid:
             return
-        reason = _DTYPES.sub(_in_order, reason)
+        for listed in _DTYPES.findall(reason):
+            # Stock's sets of dtypes have another order in each process.
+            in_order = ", ".join(sorted(listed.split(", ")))
+            reason = reason.replace(listed, in_order)
         by_check = self.asking or self.support is None
         reasons = self.by_checks if by_check else self.at_border
         if reason not in reasons.get(node, ()):
@@ -76,11 +79,6 @@ class StockReasons(WhyNoPartitionReporter):
                     attempted(check.is_node_supported, {}, node)
         finally:
             self.asking = False
-
-
-def _in_order(listed: re.Match[str]) -> str:
-    """Return listed dtypes in alphabetical order; stock's sets have another one in each process."""
-    return ", ".join(sorted(listed.group().split(", ")))
 
 
 def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:

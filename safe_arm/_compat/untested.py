@@ -50,7 +50,10 @@ def untested(versions: Mapping[str, str]) -> tuple[Untested, ...]:
         version = versions.get(name, "")
         tested = TESTED.get(package)
         if version and tested and not _contains(tested, version):
-            packages.append(Untested(package, version, tested, _fix(package)))
+            # The packages that have to fit ExecuTorch are installed with it.
+            needed = TOGETHER if package == "executorch" else (package,)
+            fix = install_command(*needed)
+            packages.append(Untested(package, version, tested, fix))
     return tuple(packages)
 
 
@@ -68,12 +71,6 @@ def warn_if_untested() -> None:
 
 
 _warned: set[Untested] = set()
-
-
-def _fix(package: str) -> str:
-    """Return the command; for ExecuTorch it also installs the packages that have to fit it."""
-    packages = TOGETHER if package == "executorch" else (package,)
-    return install_command(*packages)
 
 
 def _contains(tested: str, version: str) -> bool:

@@ -21,7 +21,6 @@ from torch._ops import OperatorBase, OpOverload
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram, exported_program
-from torch.fx import GraphModule
 
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.exceptions import Caught, attempted
@@ -63,9 +62,10 @@ def merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProg
         if not decomp_table:
             return self
         if self in functional:
-            if not _calls_any_of(self.graph_module, decomp_table):
-                return self
-            return stock(self, decomp_table)
+            for node in call_functions(self.graph_module):
+                if node.target in decomp_table:
+                    return stock(self, decomp_table)
+            return self
         decomposed = attempted(stock, self, decomp_table)
         if isinstance(decomposed, Caught):
             decomposed = stock(stock(self, {}), decomp_table)
@@ -73,10 +73,6 @@ def merging(stock: Callable[..., ExportedProgram]) -> Callable[..., ExportedProg
         return decomposed
 
     return run_decompositions
-
-
-def _calls_any_of(graph_module: GraphModule, table: Table) -> bool:
-    return any(node.target in table for node in call_functions(graph_module))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.node import Target
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as _mode_stack
 
 from safe_arm._compat.upstream import EdgeOpOverload
 from safe_arm.acceleration.shortcuts import shortcuts, taking
@@ -57,7 +57,12 @@ def remembering(evaluate: Evaluate) -> Evaluate:
         if values is None:
             return evaluated()
         op = target._op if isinstance(target, EdgeOpOverload) else target
-        if not isinstance(op, OpOverload) or op._schema.is_mutable or _is_observed():
+        if not isinstance(op, OpOverload) or op._schema.is_mutable:
+            return evaluated()
+        # A tracer has to see each operator. It traces the branches of a condition to learn which inputs they write to,
+        # and takes a value that no operator of the trace computed for a constant. In a nested branch it then cannot
+        # find that constant.
+        if any(type(mode) is not FakeTensorMode for mode in _mode_stack()):
             return evaluated()
         modes: set[FakeTensorMode] = set()
         key = _key((args, kwargs), modes)
@@ -88,16 +93,6 @@ def _another(value: FakeTensor) -> torch.Tensor:
             requires_grad=value.requires_grad,
         )
     return FakeTensor(value.fake_mode, meta, value.device)
-
-
-def _is_observed() -> bool:
-    """Tell whether a mode beside the one of fake tensors sees each operator.
-
-    A tracer has to see them all. It traces the branches of a condition to learn which inputs they write to, and takes a
-    value that no operator of the trace computed for a constant. In a nested branch it then cannot find that constant.
-    """
-    modes = _get_current_dispatch_mode_stack()
-    return any(type(mode) is not FakeTensorMode for mode in modes)
 
 
 def _key(value: object, modes: set[FakeTensorMode]) -> Key | None:

@@ -46,7 +46,8 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
         if not groups:
             return PassResult(graph_module, False)
         graph = graph_module.graph
-        signature = self.exported_program.graph_signature
+        program = self.exported_program
+        signature = program.graph_signature
         specs = {spec.arg.name: spec for spec in signature.input_specs}
         inputs = graph.find_nodes(op="placeholder")
         if any(node.name not in specs for node in inputs):
@@ -56,9 +57,14 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
             common = self._common(graph, group[0], specs)
             for node, _ in group:
                 node.replace_all_uses_with(common)
-                self._delete(node, specs.pop(node.name))
+                spec = specs.pop(node.name)
+                held = program.state_dict
+                if spec.kind is InputKind.CONSTANT_TENSOR or spec.persistent is False:
+                    held = program.constants
+                held.pop(spec.target, None)
+                graph.erase_node(node)
         names = [node.name for node in graph.find_nodes(op="placeholder")]
-        self.exported_program._graph_signature = CachedSignature(
+        program._graph_signature = CachedSignature(
             [specs[name] for name in names], signature.output_specs
         )
         graph_module.recompile()
@@ -100,12 +106,3 @@ class FuseEqualPlaceholdersPass(upstream.FuseEqualPlaceholdersPass):
         if special in node.meta:
             common.meta[special] = node.meta[special]
         return common
-
-    def _delete(self, node: Node, spec: InputSpec) -> None:
-        """Remove a constant without users, and its tensor."""
-        program = self.exported_program
-        held = program.state_dict
-        if spec.kind is InputKind.CONSTANT_TENSOR or spec.persistent is False:
-            held = program.constants
-        held.pop(spec.target, None)
-        node.graph.erase_node(node)

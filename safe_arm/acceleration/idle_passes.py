@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch._ops import OpOverload
@@ -28,23 +28,6 @@ from safe_arm._compat.upstream import (
 from safe_arm.acceleration.shortcuts import shortcuts, taking
 from safe_arm.core.context import attributes_set
 from safe_arm.core.exceptions import Caught, attempted
-
-
-@dataclass
-class Traced:
-    """The graph module that was traced last, and its parts at that time."""
-
-    graph_module: GraphModule | None = None
-    parts: list[Any] = field(default_factory=list)
-
-    def is_still(self, graph_module: GraphModule) -> bool:
-        """Tell whether it is this one, unchanged."""
-        if self.graph_module is not graph_module:
-            return False
-        parts = _parts(graph_module)
-        if len(parts) != len(self.parts):
-            return False
-        return all(map(operator.is_, parts, self.parts))
 
 
 @dataclass
@@ -84,7 +67,7 @@ class _ChangesError(Exception):
 
 def skipped() -> AbstractContextManager[None]:
     """Skip passes that would re-trace without change, in this thread, while the block runs."""
-    return taking(last_traced=Traced())
+    return taking(last_traced=[])
 
 
 def run(
@@ -99,22 +82,26 @@ def run(
         a_pass: the pass.
         graph_module: the graph.
     """
-    last: Traced | None = shortcuts().last_traced
+    last = shortcuts().last_traced
     if last is None:
         return call(a_pass, graph_module)
-    if last.is_still(graph_module) and _rewrites_operators_only(type(a_pass)):
+    parts = _parts(graph_module)
+    is_still = len(parts) == len(last) and all(map(operator.is_, parts, last))
+    if is_still and _rewrites_operators_only(type(a_pass)):
         change = attempted(_hand_on_all, a_pass, graph_module)
         if not isinstance(change, Caught):
             return PassResult(graph_module, True)
     result = call(a_pass, graph_module)
-    last.graph_module = result.graph_module
-    last.parts = _parts(result.graph_module)
+    last[:] = _parts(result.graph_module)
     return result
 
 
 def _parts(graph_module: GraphModule) -> list[Any]:
-    """Return all that a re-trace reads of a graph; arguments are immutable, so a replaced one is another object."""
-    parts: list[Any] = []
+    """Return a graph module and all that a re-trace reads of it.
+
+    Arguments are immutable, so a replaced one is another object.
+    """
+    parts: list[Any] = [graph_module]
     for n in graph_module.graph.nodes:
         parts += n, n.name, n.target, n.args, n.kwargs, n.meta.get("val")
     return parts

@@ -36,7 +36,7 @@ def dropped(graph_module: GraphModule) -> Recording:
     """
     for node in all_nodes(graph_module):
         node.meta.pop(HISTORY_KEY, None)
-    return taking(recorder=_nothing)
+    return taking(recorder=lambda node, pass_name: [])
 
 
 def asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]:
@@ -49,10 +49,6 @@ def asking_recorder(stock: Callable[..., Recording]) -> Callable[..., Recording]
         return _recorded(node, recorder(node, pass_name))
 
     return set_current_meta
-
-
-def _nothing(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:
-    return []
 
 
 def _extended(node: Node, pass_name: str) -> list[fx_traceback.NodeSource]:

@@ -41,7 +41,11 @@ class RetracesInPlace:
 
     def retrace(self, graph_module: GraphModule) -> GraphModule:
         """Remove dead nodes, bring users into graph order and recompute the values that changed."""
-        _drop_dead(graph_module)
+        for node in reversed(graph_module.graph.nodes):
+            if node.users or node.op in ("placeholder", "output"):
+                continue
+            if not node.is_impure():
+                graph_module.graph.erase_node(node)
         places = _places(graph_module)
         changed = []
         for node, place in places.items():
@@ -88,14 +92,6 @@ def _comparable(argument: object) -> object:
     if isinstance(argument, dict):
         return {name: _comparable(value) for name, value in argument.items()}
     return str(argument) if isinstance(argument, torch.SymInt) else argument
-
-
-def _drop_dead(graph_module: GraphModule) -> None:
-    for node in reversed(graph_module.graph.nodes):
-        if node.users or node.op in ("placeholder", "output"):
-            continue
-        if not node.is_impure():
-            graph_module.graph.erase_node(node)
 
 
 def _order_users(changed: list[Node]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,7 @@ class Shortcuts:
         functional: programs that need no decomposition to be functional; None outside of ``decompositions.merged``.
         materialized: not empty once torch's table of operators is filled.
         fake_values: the cache of operators' values, by properties of their inputs.
-        last_traced: the ``idle_passes.Traced`` that was traced last.
+        last_traced: the graph module that was traced last, and its parts at that time.
         recorder: returns the history of a node, in place of torch's.
         late_code: whether the code of a graph module is generated when it is first read.
         cheap_cuts: whether the cost of cutting out a delegate depends on the delegate alone.
@@ -32,7 +32,7 @@ class Shortcuts:
     functional: WeakSet[ExportedProgram] | None = None
     materialized: list[bool] | None = None
     fake_values: dict[tuple[Any, ...], FakeTensor] | None = None
-    last_traced: Any = None
+    last_traced: list[Any] | None = None
     recorder: Callable[..., Any] | None = None
     late_code: bool = False
     cheap_cuts: bool = False
@@ -52,12 +52,10 @@ def any_taken() -> bool:
     return _shortcuts.get() is not _NONE
 
 
-@contextmanager
-def taking(**more: Any) -> Iterator[None]:
+def taking(**more: Any) -> AbstractContextManager[None]:
     """Take further shortcuts, in this thread, while the block runs.
 
     Args:
         more: attributes of ``Shortcuts`` and their values; the others stay as they are.
     """
-    with bound(_shortcuts, replace(_shortcuts.get(), **more)):
-        yield
+    return bound(_shortcuts, replace(_shortcuts.get(), **more))

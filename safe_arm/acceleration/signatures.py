@@ -6,15 +6,12 @@ them up several times for every node. A pass that makes a new signature makes a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
 
 from safe_arm.acceleration import switch
-
-Table = Mapping[str, str]
 
 
 def cache_tables(program: ExportedProgram) -> None:
@@ -53,45 +50,10 @@ class CountedSpecs(list[InputSpec]):
     __iadd__ = _counting("__iadd__")
 
 
-class CachedSignature(ExportGraphSignature):
-    """A signature that keeps its tables until an input changes.
+def _cached(name: str) -> Any:
+    """Return a property of a signature that is built once, until an input changes."""
 
-    A change of the list of inputs is seen, and a renaming by ``replace_all_uses``. A spec that is in the list must not
-    be changed by hand.
-    """
-
-    def __init__(
-        self, input_specs: list[InputSpec], output_specs: list[OutputSpec]
-    ) -> None:
-        super().__init__(CountedSpecs(input_specs), output_specs)
-
-    @property
-    def inputs_to_parameters(self) -> Table:
-        return self._table("inputs_to_parameters")
-
-    @property
-    def inputs_to_buffers(self) -> Table:
-        return self._table("inputs_to_buffers")
-
-    @property
-    def inputs_to_lifted_tensor_constants(self) -> Table:
-        return self._table("inputs_to_lifted_tensor_constants")
-
-    @property
-    def non_persistent_buffers(self) -> Collection[str]:
-        names: Collection[str] = self._table("non_persistent_buffers")
-        return names
-
-    @property
-    def user_inputs(self) -> Collection[Any]:
-        inputs: Collection[Any] = self._table("user_inputs")
-        return inputs
-
-    def replace_all_uses(self, old: str, new: str) -> None:
-        super().replace_all_uses(old, new)
-        vars(self).pop("_tables", None)
-
-    def _table(self, name: str) -> Any:
+    def table_of(self: CachedSignature) -> Any:
         specs = self.input_specs
         if not isinstance(specs, CountedSpecs):
             # A pass has set another list.
@@ -102,3 +64,28 @@ class CachedSignature(ExportGraphSignature):
             table = vars(ExportGraphSignature)[name].fget(self)
             tables[name] = (specs, specs.changes, table)
         return table
+
+    return property(table_of)
+
+
+class CachedSignature(ExportGraphSignature):
+    """A signature that keeps its tables until an input changes.
+
+    A change of the list of inputs is seen, and a renaming by ``replace_all_uses``. A spec that is in the list must not
+    be changed by hand.
+    """
+
+    inputs_to_parameters = _cached("inputs_to_parameters")
+    inputs_to_buffers = _cached("inputs_to_buffers")
+    inputs_to_lifted_tensor_constants = _cached("inputs_to_lifted_tensor_constants")
+    non_persistent_buffers = _cached("non_persistent_buffers")
+    user_inputs = _cached("user_inputs")
+
+    def __init__(
+        self, input_specs: list[InputSpec], output_specs: list[OutputSpec]
+    ) -> None:
+        super().__init__(CountedSpecs(input_specs), output_specs)
+
+    def replace_all_uses(self, old: str, new: str) -> None:
+        super().replace_all_uses(old, new)
+        vars(self).pop("_tables", None)

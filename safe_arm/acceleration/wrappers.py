@@ -14,7 +14,7 @@ from torch._export import utils as export_utils
 from torch.export import ExportedProgram, exported_program
 from torch.fx import GraphModule
 
-from safe_arm._compat.patches import INSTALLED, REVIEW, Patch
+from safe_arm._compat.patches import INSTALLED, Patch
 from safe_arm.acceleration import (
     decompositions,
     delegate_cuts,
@@ -41,47 +41,40 @@ def _accelerating() -> Iterator[Patch]:
         "run_decompositions",
         decompositions.merging,
         "ExecuTorch traces a program three times to decompose it.",
-        REVIEW,
     )
     yield Patch(
         export_utils,
         "_materialize_cpp_cia_ops",
         decompositions.materializing_once,
         "Each trace asks for the names of all operators, for each namespace.",
-        REVIEW,
     )
     yield Patch(
         exported_program,
         "_override_composite_implicit_decomp",
         decompositions.overriding,
         "Each trace registers some ten thousand kernels one by one.",
-        REVIEW,
     )
     yield Patch(
         fx_traceback,
         "set_current_meta",
         provenance.asking_recorder,
         "Each trace deep-copies the history of every node.",
-        REVIEW,
     )
     yield Patch(
         GraphModule,
         "recompile",
         late_code.recompiling_late,
         "Code is written and compiled after every pass.",
-        REVIEW,
     )
     yield Patch(
         retraces.BASE,
         "call",
         retraces.quickly,
         "A re-trace evaluates every operator and takes lists of numbers apart, though it may change nothing.",
-        REVIEW,
     )
     yield Patch(
         lowered_backend_module,
         "legalize_graph",
         delegate_cuts.sorted_in_place,
         "Each delegate has all nodes copied and sorted.",
-        REVIEW,
     )

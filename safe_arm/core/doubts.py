@@ -26,8 +26,13 @@ _COUNTER = "num_batches_tracked"
 
 def in_training_mode(graph_module: GraphModule) -> str:
     """Return a warning about a model that was exported in training mode; empty if it was not."""
-    trains = _counts_batches(graph_module.graph)
-    if not trains and not any(map(_trains, call_functions(graph_module))):
+    trains = any(map(_trains, call_functions(graph_module)))
+    for op in ("get_attr", "placeholder"):
+        for node in graph_module.graph.find_nodes(op=op):
+            # Training uses the batch counter of a batch norm.
+            if node.users and str(node.target).endswith(_COUNTER):
+                trains = True
+    if not trains:
         return ""
     return (
         "the model was exported in training mode: its dropout is random and its batch norms follow each batch; call "
@@ -55,15 +60,6 @@ def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[st
         if node.name in inputs and isinstance(value, Tensor):
             others[node.name] = value
     yield from doubtful_tensors(parameters, others)
-
-
-def _counts_batches(graph: torch.fx.Graph) -> bool:
-    """Tell whether a graph uses the batch counter of a batch norm, as training does."""
-    for op in ("get_attr", "placeholder"):
-        for node in graph.find_nodes(op=op):
-            if node.users and str(node.target).endswith(_COUNTER):
-                return True
-    return False
 
 
 def _trains(node: torch.fx.Node) -> bool:

@@ -95,11 +95,13 @@ def failure_of(caught: Caught, names: Mapping[str, str] | None = None) -> Failur
     )
     if tool is None:
         return failure
+    words = re.findall(r"[A-Za-z_]\w*", str(tool))
+    mentioned = [names[word] for word in words if names and word in names]
     return replace(
         failure,
         where=tool.tool,
         message=quoted(tool),
-        suspects=tuple(_mentioned(str(tool), names or {})[:SUSPECTS]),
+        suspects=tuple(mentioned[:SUSPECTS]),
         tool=tool,
         stage="converter",
     )
@@ -141,9 +143,3 @@ def _where(caught: Caught) -> str:
         if module.startswith(_BACKEND):
             return f"{module.removeprefix(f'{_BACKEND}.')}.{frame.f_code.co_name}"
     return "the lowering"
-
-
-def _mentioned(message: str, names: Mapping[str, str]) -> list[str]:
-    """Return the original nodes that a message mentions by their names in the lowered graph."""
-    words = re.findall(r"[A-Za-z_]\w*", message)
-    return [names[word] for word in words if word in names]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from safe_arm.core.structured import structured
@@ -54,21 +55,20 @@ class FloatComparison:
     @property
     def sqnr(self) -> float | None:
         """The lowest ratio of an output over all samples, in dB; None if no float output was compared."""
-        return min(
-            (each.sqnr for each in self.outputs if each.sqnr is not None), default=None
-        )
+        return _least(each.sqnr for each in self.outputs)
 
     @property
     def worst_sqnr(self) -> float | None:
         """The lowest ratio of one sample at one output, in dB; None if no float output was compared."""
-        return min(
-            (each.worst_sqnr for each in self.outputs if each.worst_sqnr is not None),
-            default=None,
-        )
+        return _least(each.worst_sqnr for each in self.outputs)
 
     def of_method(self, method: str) -> FloatComparison:
         """Return the same record for another method."""
         return replace(self, method=method)
+
+
+def _least(ratios: Iterable[float | None]) -> float | None:
+    return min((each for each in ratios if each is not None), default=None)
 
 
 def to_json(comparison: FloatComparison) -> str:

@@ -195,14 +195,6 @@ class Island:
         return tuple(sorted(unit))
 
 
-def _skip_pass_through(node: object) -> tuple[object, tuple[Node, ...]]:
-    skipped: list[Node] = []
-    while isinstance(node, Node) and op_name(node) in VIEWS and len(node.users) == 1:
-        skipped.append(node)
-        node = node.args[0]
-    return node, tuple(skipped[::-1])
-
-
 def island_of(activation: Node) -> Island | None:
     """Return the island that an activation node closes, None if it closes none.
 
@@ -214,7 +206,11 @@ def island_of(activation: Node) -> Island | None:
         return None
     quantize = next(iter(activation.users))
     qparams = QParams.of(quantize) if op_name(quantize) == QUANTIZE else None
-    core, between = _skip_pass_through(activation.args[0])
+    core: object = activation.args[0]
+    between: list[Node] = []
+    while isinstance(core, Node) and op_name(core) in VIEWS and len(core.users) == 1:
+        between.append(core)
+        core = core.args[0]
     if qparams is None or not isinstance(core, Node) or len(core.users) != 1:
         return None
     if op_name(core) not in CONV_LIKE | DECOMPOSED_LINEAR:
@@ -224,7 +220,7 @@ def island_of(activation: Node) -> Island | None:
         source = source.args[0]  # type: ignore[assignment]
     if not isinstance(source, Node) or not is_dequantize(source):
         return None
-    return Island(core, between, activation, quantize, bounds, qparams)
+    return Island(core, tuple(between[::-1]), activation, quantize, bounds, qparams)
 
 
 def islands(graph_module: GraphModule) -> Iterator[Island]:

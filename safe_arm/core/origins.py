@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import TypeVar
 
 import torch
@@ -89,10 +90,7 @@ def suspects(caught: Caught) -> list[str]:
         variables = frame.f_locals
         names = sorted(variables, key=lambda name: name not in _CURRENT)
         evidence += map(variables.__getitem__, names)
-    origins: dict[str, None] = {}
-    for value in evidence:
-        origins.update(dict.fromkeys(_origins(value)))
-    return list(origins)
+    return list(dict.fromkeys(chain.from_iterable(map(_origins, evidence))))
 
 
 def _with_callers(

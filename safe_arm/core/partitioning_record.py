@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,11 +42,9 @@ def current_partitioning() -> Partitioning:
     return _partitioning.get()
 
 
-@contextmanager
-def partitioning(record: Partitioning) -> Iterator[Partitioning]:
+def partitioning(record: Partitioning) -> AbstractContextManager[None]:
     """Let a record be that of this thread's partitioning while the block runs."""
-    with bound(_partitioning, record):
-        yield record
+    return bound(_partitioning, record)
 
 
 def leave_on_shelf(shelf: Any) -> None:

@@ -393,23 +393,20 @@ class Report:
             "schema_version": SCHEMA_VERSION,
             **rest,
             "nodes": nodes,
-            "totals": self._sums(),
-        }
-
-    def _sums(self) -> dict[str, Any]:
-        return {
-            **asdict(self.totals),
-            "macs": sum(v.macs for v in self.verdicts),
-            "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
-            "by_op": {op: dict(counted) for op, counted in self.by_op().items()},
-            "by_reason": [
-                {
-                    "reason": reason,
-                    "issue": issue,
-                    "nodes": [self.label(v) for v in verdicts],
-                }
-                for (reason, issue), verdicts in self.by_reason().items()
-            ],
+            "totals": {
+                **asdict(self.totals),
+                "macs": sum(v.macs for v in self.verdicts),
+                "macs_delegated": sum(v.macs for v in self.verdicts if v.delegate),
+                "by_op": {op: dict(counted) for op, counted in self.by_op().items()},
+                "by_reason": [
+                    {
+                        "reason": reason,
+                        "issue": issue,
+                        "nodes": [self.label(v) for v in verdicts],
+                    }
+                    for (reason, issue), verdicts in self.by_reason().items()
+                ],
+            },
         }
 
 

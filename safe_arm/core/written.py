@@ -30,7 +30,9 @@ def written(node: Node) -> str:
         return layer.rsplit(".", 1)[-1]
     exported = ""
     for target in _targets(node):
-        exported = _schema_name(target) or exported
+        namespace, _, rest = target.partition(".")
+        if namespace == "aten" and rest:
+            exported = f"aten::{rest.partition('.')[0]}"
     return "" if _plain(exported) == _plain(op_name(node)) else exported
 
 
@@ -68,12 +70,6 @@ def _targets(node: Node) -> Iterator[str]:
     while sources:
         yield str(sources[0].target)
         sources = sources[0].from_node
-
-
-def _schema_name(target: str) -> str:
-    """Return ``aten::silu`` for ``aten.silu.default``; empty for what is no ATen operator."""
-    namespace, _, rest = target.partition(".")
-    return f"aten::{rest.partition('.')[0]}" if namespace == "aten" and rest else ""
 
 
 def _plain(name: str) -> str:

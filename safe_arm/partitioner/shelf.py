@@ -10,7 +10,6 @@ from torch.export import ExportedProgram
 
 from safe_arm._compat.upstream import CompileSpec, PreprocessResult
 from safe_arm.core.partitioning_record import (
-    Partitioning,
     current_partitioning,
     leave_on_shelf,
     partitioning,
@@ -31,7 +30,7 @@ class Shelf(dict[str, list[Lowered]]):
         self.program = object()
 
 
-def shelf_open() -> AbstractContextManager[Partitioning]:
+def shelf_open() -> AbstractContextManager[None]:
     """Keep the shelf of this thread until the block is left, because all methods are partitioned first."""
     return partitioning(replace(current_partitioning(), shelf=Shelf(), is_over=False))
 

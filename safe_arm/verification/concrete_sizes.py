@@ -56,10 +56,8 @@ def input_shapes(program: Program) -> list[torch.Size]:
 
 def symbols(program: Program) -> frozenset[sympy.Symbol]:
     """Return the symbols that the sizes of a program's user inputs are made of."""
-    free: set[sympy.Symbol] = set()
-    for size in chain(*input_shapes(program)):
-        free |= _expression(size).free_symbols
-    return frozenset(free)
+    sizes = chain(*input_shapes(program))
+    return frozenset().union(*(_expression(size).free_symbols for size in sizes))
 
 
 def shown(shapes: Iterable[Sequence[int]]) -> str:
@@ -117,7 +115,13 @@ def tried_sizes(program: Program) -> list[Sizes]:
     for part in range(TRIED):
         sizes: dict[sympy.Symbol, sympy.Integer] = {}
         for symbol, example in examples.items():
-            low, high = _ends(program.range_constraints.get(symbol), int(example))
+            low = high = int(example)
+            allowed = program.range_constraints.get(symbol)
+            if allowed is not None:
+                low = int(allowed.lower)
+                high = max(_CAP * int(example), low)
+                if allowed.upper <= _HUGE * int(example):
+                    high = int(allowed.upper)
             sizes[symbol] = sympy.Integer(low + part * (high - low) // (TRIED - 1))
         if sizes not in tried:
             tried.append(sizes)
@@ -210,16 +214,6 @@ def _number(size: int | SymInt | sympy.Expr, sizes: Sizes) -> int:
 
 def _expression(size: int | SymInt | sympy.Expr) -> sympy.Expr:
     return size.node.expr if isinstance(size, SymInt) else sympy.sympify(size)
-
-
-def _ends(allowed: ValueRanges[sympy.Expr] | None, example: int) -> tuple[int, int]:
-    """Return the smallest and the largest number to try of a symbol."""
-    if allowed is None:
-        return example, example
-    low = int(allowed.lower)
-    if allowed.upper <= _HUGE * example:
-        return low, int(allowed.upper)
-    return low, max(_CAP * example, low)
 
 
 def _spelt(sizes: Sizes) -> str:

@@ -42,8 +42,7 @@ _PIXELWISE = frozenset(
 _POOLS = frozenset(
     ("aten::avg_pool2d", "aten::max_pool2d", "aten::max_pool2d_with_indices")
 )
-#: Position of the argument that aligns the corners, so that the step depends on the size; None if there is none.
-_RESIZES = {"aten::upsample_nearest2d": None, "aten::upsample_bilinear2d": 2}
+_RESIZES = frozenset(("aten::upsample_nearest2d", "aten::upsample_bilinear2d"))
 #: Operators that read a window around each place or change the size.
 _WINDOWED = frozenset(("aten::convolution", *_POOLS, *_RESIZES))
 
@@ -156,13 +155,11 @@ class _Cropping:
 
     def _cropped(self, node: Node, size: list[Fraction]) -> Any:
         """Return a node's value, of some height and width if it is an input."""
-        if node.op != "placeholder":
-            return self._called(node)
-        whole = self._full[node]
-        shape = [*whole.shape[:2], *map(int, size)]
-        return torch.empty_permuted(shape, whole.dim_order(), dtype=whole.dtype)
-
-    def _called(self, node: Node) -> Any:
+        if node.op == "placeholder":
+            input_ = self._full[node]
+            shape = [*input_.shape[:2], *map(int, size)]
+            order = input_.dim_order()
+            return torch.empty_permuted(shape, order, dtype=input_.dtype)
         name = op_name(node)
         source = next(n for n in node.all_input_nodes if n in self._rates)
         cut = _space(source.meta["val"])
@@ -267,8 +264,7 @@ def _scaled(node: Node, rate: Rate, values: Mapping[Node, Any]) -> Rate:
     """Return the rate behind an operator that resizes or takes windows."""
     name = op_name(node)
     if name in _RESIZES:
-        aligned = _RESIZES[name]
-        if aligned is not None and node.args[aligned]:
+        if name == "aten::upsample_bilinear2d" and node.args[2]:
             raise _UncroppableError(f"{name} with align_corners depends on the size")
         before, after = _space(values[node.args[0]]), _space(values[node])  # type: ignore[index]
         height = rate[0] * Fraction(after[0], before[0])

@@ -84,7 +84,7 @@ def find_culprits(
     inside = [node for node in operators if node.graph is graph]
     position = {node: index for index, node in enumerate(inside)}
     for unit in units_of(inside, float_borders=delegate.float_borders):
-        walk.check(unit, sorted(unit, key=position.__getitem__))
+        walk.check(sorted(unit, key=position.__getitem__))
     return OperatorFindings(
         culprits=tuple(walk.culprits),
         worst=max((verdict.worst for verdict in walk.verdicts), default=0.0),
@@ -142,8 +142,9 @@ class _Walk:
     culprits: list[Culprit] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
 
-    def check(self, unit: Unit, nodes: Sequence[Node]) -> None:
-        """Judge a unit, and with it the suspects before it."""
+    def check(self, nodes: Sequence[Node]) -> None:
+        """Judge a unit, its operators in graph order, and with it the suspects before it."""
+        unit = frozenset(nodes)
         inputs = dict.fromkeys(n for node in nodes for n in node.all_input_nodes)
         borders = [node for node in inputs if node not in unit]
         suspects: dict[Unit, Culprit] = {}
@@ -152,13 +153,13 @@ class _Walk:
                 suspects |= self.doubts[node].suspects
         innocent: PlacedUnit | None = None
         if suspects:
-            innocent = self._placed(unit, nodes, borders, innocent=True)
+            innocent = self._placed(nodes, borders, innocent=True)
             verdict = self._judged(innocent)
             if verdict.fits:
                 self._acquit(suspects)
                 self._accept(innocent, verdict, borders)
                 return
-        placed = self._placed(unit, nodes, borders, innocent=False)
+        placed = self._placed(nodes, borders, innocent=False)
         verdict = self._judged(placed)
         if verdict.convicts:
             for suspect in suspects.values():
@@ -175,18 +176,12 @@ class _Walk:
             self._doubt(placed, innocent, suspects)
 
     def _placed(
-        self,
-        unit: Unit,
-        nodes: Sequence[Node],
-        borders: Iterable[Node],
-        *,
-        innocent: bool,
+        self, nodes: Sequence[Node], borders: Iterable[Node], *, innocent: bool
     ) -> PlacedUnit:
-        """Evaluate a unit and find its values among the delegate's tensors.
+        """Evaluate a unit, allowing for tables and for sums that TOSA cuts off, and find its values among the tensors.
 
         Args:
-            unit: the operators.
-            nodes: the same, in graph order.
+            nodes: its operators, in graph order.
             borders: the nodes it takes values of.
             innocent: take values in doubt as they are if the suspects are right.
         """
@@ -194,9 +189,19 @@ class _Walk:
         for node in borders:
             in_doubt = innocent and node in self.doubts
             eager.take(node, self.innocent if in_doubt else self.taken)
-        _evaluate(nodes, eager, self.farthest)
+        eager.run(nodes)
+        values = [eager.values[node] for node in nodes]
+        if any(
+            isinstance(value, Tensor) and is_table(nodes, value) for value in values
+        ):
+            lines_of = interpolated(nodes, eager, self.farthest)
+            for node, lines in lines_of.items():
+                eager.unrounded[node] = lines.codes
+                eager.errors[node] = lines.off  # type: ignore[index]
+        if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
+            eager.slack = slack(nodes, eager)
         accepted = self.delegate.accepted
-        return place_unit(unit, nodes, eager, self.computed, self.places, accepted)
+        return place_unit(nodes, eager, self.computed, self.places, accepted)
 
     def _judged(self, placed: PlacedUnit) -> Verdict:
         return judge(placed, self.computed.outputs, self.delegate.accepted)
@@ -206,7 +211,9 @@ class _Walk:
     ) -> Culprit | None:
         """Record a unit's values, and return the culprit if one is wrong."""
         self.verdicts.append(verdict)
-        blamed = placed.unit.union(*(self.assumed.get(n, ()) for n in borders))
+        blamed = frozenset(placed.nodes).union(
+            *(self.assumed.get(n, ()) for n in borders)
+        )
         for node, value in placed.values.items():
             if node not in self.computed.outputs:
                 self.places[node] = None if value is None else value.place
@@ -259,15 +266,3 @@ class _Walk:
                     self.innocent.values[node] = clamped
                     before_clamp = True
             self.doubts[node] = _Doubt(suspects, before_clamp)
-
-
-def _evaluate(nodes: Sequence[Node], eager: Evaluation, farthest: int) -> None:
-    """Evaluate a unit whose inputs have values, and allow for tables and for sums that TOSA cuts off."""
-    eager.run(nodes)
-    values = [eager.values[node] for node in nodes]
-    if any(isinstance(value, Tensor) and is_table(nodes, value) for value in values):
-        for node, lines in interpolated(nodes, eager, farthest).items():
-            eager.unrounded[node] = lines.codes
-            eager.errors[node] = lines.off  # type: ignore[index]
-    if any(is_wide_sum(nodes, eager.values[node]) for node in eager.unrounded):
-        eager.slack = slack(nodes, eager)

@@ -121,7 +121,13 @@ def arranged(
     by_name = dict(zip(names, inputs, strict=True))
     live = list(by_name)
     if flatbuffer is not None:
-        live = _live_names(flatbuffer, live)
+        from safe_arm.verification.taps import main_block
+
+        block = main_block(flatbuffer)
+        taken = {block.Inputs(i).decode() for i in range(block.InputsLength())}
+        if len(taken) < len(live):
+            # Lowering removes an input that only a ``full_like`` reads.
+            live = [name for name in live if name in taken]
     arranged_inputs = []
     for name in live:
         # A delegate reads and writes memory, so a tensor goes over in its dim order.
@@ -129,14 +135,3 @@ def arranged(
         order = values[name].dim_order()
         arranged_inputs.append(tensor.permute(order).contiguous())
     return arranged_inputs
-
-
-def _live_names(flatbuffer: bytes, names: list[str]) -> list[str]:
-    """Return the inputs that the TOSA graph still has; lowering removes one that only a ``full_like`` reads."""
-    from safe_arm.verification.taps import main_block
-
-    block = main_block(flatbuffer)
-    if block.InputsLength() == len(names):
-        return names
-    live = {block.Inputs(i).decode() for i in range(block.InputsLength())}
-    return [name for name in names if name in live]

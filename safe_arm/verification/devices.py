@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from safe_arm.core.errors import one_of
-from safe_arm.verification import reference_model, vulkan_device
+from safe_arm.verification import vulkan_device
 from safe_arm.verification.delegate import Runner
 from safe_arm.verification.model_process import ModelProcess
 from safe_arm.verification.model_server import require_reference_model
@@ -18,22 +18,17 @@ class Device:
     """Something that runs TOSA flatbuffers.
 
     Attributes:
-        run: runs one.
-        opened: gives what runs several, each within some seconds, until the block is left.
+        opened: gives what runs them, each within some seconds, until the block is left.
         require: raises a ``UsageError`` that says what to install if it cannot be used here.
     """
 
-    run: Runner
     opened: Callable[[float], AbstractContextManager[Runner]]
     require: Callable[[], object]
 
 
 DEVICES: dict[str, Device] = {
-    "reference-model": Device(
-        reference_model.run_tosa, ModelProcess, require_reference_model
-    ),
+    "reference-model": Device(ModelProcess, require_reference_model),
     "vulkan": Device(
-        vulkan_device.run_tosa,
         lambda _: nullcontext(vulkan_device.run_tosa),
         vulkan_device.require_vulkan,
     ),

@@ -121,9 +121,16 @@ def relative_beyond_rounding(
     """Return by how much each real float differs beyond its rounding, relative to the largest of the tensor."""
     expected = evaluation.values[node]
     off = (evaluation.errors or {}).get(node)
-    if off is None and not is_marked_quantized(node):
-        off = torch.zeros_like(expected, dtype=torch.float64)
-    return _relative(actual, expected, off)
+    size = largest(expected)
+    unknown = FLOAT * size
+    if off is None:
+        bound = unknown if is_marked_quantized(node) else 0.0
+        off = torch.full_like(expected, bound, dtype=torch.float64)
+    allowed = torch.where(off.isfinite(), off, unknown) + _TINY
+    # What overflows does so on the device as well.
+    apart = absolute_difference(actual, expected.to(actual.dtype))
+    relative = apart / max(size, largest(actual), _TINY)
+    return torch.where(apart <= allowed, torch.zeros_like(apart), relative)
 
 
 def code_step(node: Node) -> float | None:
@@ -132,16 +139,3 @@ def code_step(node: Node) -> float | None:
         node = node.args[0]
     q = QParams.of(node) if is_dequantize(node) else None
     return None if q is None else q.scale
-
-
-def _relative(actual: Tensor, expected: Tensor, error: Tensor | None) -> Tensor:
-    """Return the differences beyond the bound, relative to the size of the tensor."""
-    size = largest(expected)
-    unknown = FLOAT * size
-    if error is None:
-        error = torch.full_like(expected, unknown, dtype=torch.float64)
-    allowed = torch.where(error.isfinite(), error, unknown) + _TINY
-    # What overflows does so on the device as well.
-    off = absolute_difference(actual, expected.to(actual.dtype))
-    relative = off / max(size, largest(actual), _TINY)
-    return torch.where(off <= allowed, torch.zeros_like(off), relative)

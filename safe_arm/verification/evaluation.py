@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -228,11 +229,7 @@ def in_double(node: Node, *, branches_up: bool = True) -> Callable[..., Any]:
     """
     control_flow = _CONTROL_FLOW.get(str(node.target))
     if control_flow is not None:
-
-        def controlled(*args: Any) -> Values:
-            return control_flow(branches_up, *args)
-
-        return controlled
+        return partial(control_flow, branches_up)
     special = _SPECIAL.get(op_name(node))
     if special is not None:
         return special

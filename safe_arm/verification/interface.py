@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 import torch
 from torch.export import ExportedProgram
@@ -13,9 +13,6 @@ from safe_arm.core.errors import InvariantError
 from safe_arm.core.origins import note_node
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.taps import main_block
-
-if TYPE_CHECKING:
-    from tosa.TosaBasicBlock import TosaBasicBlock
 
 #: TOSA's names of a dtype; it has no unsigned tensors and no 64-bit ones.
 _TOSA = {
@@ -31,12 +28,8 @@ _TOSA = {
 }
 
 
-class _Port(NamedTuple):
-    """One input or output of a delegate: the node to blame if it does not fit, its name there and its dtype."""
-
-    node: Node
-    name: str
-    dtype: torch.dtype
+#: One input or output of a delegate: the node to blame if it does not fit, its name there and its dtype.
+_Port = tuple[Node, str, torch.dtype]
 
 
 def fits(program: ExportedProgram) -> Callable[[bytes], None]:
@@ -46,71 +39,57 @@ def fits(program: ExportedProgram) -> Callable[[bytes], None]:
         program: the delegate's, before any pass has changed it.
     """
     inputs = []
-    for node in user_inputs(program):
-        inputs.extend(_ports(node, next(iter(node.users), node)))
-    outputs = []
-    for node in program.graph.output_node().args[0]:  # type: ignore[union-attr]
-        if isinstance(node, Node):
-            outputs.extend(_ports(node, node))
+    for node, name, dtype in _ports(user_inputs(program)):
+        inputs.append((next(iter(node.users), node), name, dtype))
+    outputs = _ports(program.graph.output_node().args[0])  # type: ignore[arg-type]
 
     def check(flatbuffer: bytes) -> None:
-        misfit = _misfit(inputs, outputs, flatbuffer)
-        if misfit is not None:
-            node, text = misfit
-            error = InvariantError(f"{node.name}: {text}")
-            error.invariant = "interface-kept"
-            error.broken_by = "the serialisation"
-            note_node(error, node)
-            raise error
+        from tosa.DType import DType
+
+        block = main_block(flatbuffer)
+        names = {number: name for name, number in vars(DType).items()}
+        types = {}
+        for tensor in map(block.Tensors, range(block.TensorsLength())):
+            types[tensor.Name()] = names[tensor.Type()]
+        taken = [block.Inputs(i) for i in range(block.InputsLength())]
+        returned = [block.Outputs(i) for i in range(block.OutputsLength())]
+        _check("input", inputs, taken, types)
+        _check("output", outputs, returned, types)
 
     return check
 
 
-def _ports(node: Node, blamed: Node) -> list[_Port]:
-    """Return the port of an input or output; nothing if it is no tensor."""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return []
-    return [_Port(blamed, node.name, value.dtype)]
+def _ports(nodes: Iterable[object]) -> list[_Port]:
+    """Return the ports of inputs or outputs that are tensors."""
+    ports = []
+    for node in nodes:
+        if isinstance(node, Node) and isinstance(node.meta.get("val"), torch.Tensor):
+            ports.append((node, node.name, node.meta["val"].dtype))
+    return ports
 
 
-def _misfit(
-    inputs: list[_Port], outputs: list[_Port], flatbuffer: bytes
-) -> tuple[Node, str] | None:
-    """Return the node to blame and the mismatch; None if the TOSA graph matches the call."""
-    block = main_block(flatbuffer)
-    taken = [block.Inputs(i) for i in range(block.InputsLength())]
-    returned = [block.Outputs(i) for i in range(block.OutputsLength())]
-    types = _types(block)
-    return _misfit_of("input", inputs, taken, types) or _misfit_of(
-        "output", outputs, returned, types
-    )
-
-
-def _types(block: TosaBasicBlock) -> dict[bytes, str]:
-    """Return, by name, TOSA's names of the dtypes of a block's tensors."""
-    from tosa.DType import DType
-
-    names = {number: name for name, number in vars(DType).items()}
-    tensors = map(block.Tensors, range(block.TensorsLength()))
-    return {tensor.Name(): names[tensor.Type()] for tensor in tensors}
-
-
-def _misfit_of(
+def _check(
     kind: str, ports: list[_Port], tensors: list[bytes], types: dict[bytes, str]
-) -> tuple[Node, str] | None:
-    """Return the node to blame and the mismatch, of the inputs or of the outputs."""
+) -> None:
+    """Raise an error about the node to blame if the inputs, or the outputs, do not match the call."""
     if len(ports) != len(tensors):
         text = (
             f"the TOSA graph has {len(tensors)} {kind}s and the call has {len(ports)}"
         )
-        for port in ports:
-            if port.name.encode() not in tensors:
-                return port.node, text
-        return (ports[-1].node, text) if ports else None
-    for port, tensor in zip(ports, tensors, strict=True):
-        dtype = types.get(tensor, "")
-        if dtype not in _TOSA.get(port.dtype, {dtype}):
-            text = f"{kind} {port.name} is {types[tensor]} in the TOSA graph and {port.dtype} in the call"
-            return port.node, text
-    return None
+        strange = [port for port in ports if port[1].encode() not in tensors]
+        for node, _, _ in strange or ports[-1:]:
+            _raise(node, text)
+        return
+    for (node, name, dtype), tensor in zip(ports, tensors, strict=True):
+        found = types[tensor]
+        if found not in _TOSA.get(dtype, {found}):
+            text = f"{kind} {name} is {found} in the TOSA graph and {dtype} in the call"
+            _raise(node, text)
+
+
+def _raise(node: Node, text: str) -> NoReturn:
+    error = InvariantError(f"{node.name}: {text}")
+    error.invariant = "interface-kept"
+    error.broken_by = "the serialisation"
+    note_node(error, node)
+    raise error

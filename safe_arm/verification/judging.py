@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -87,7 +87,10 @@ def judge(placed: PlacedUnit, outputs: Collection[Node], accepted: int) -> Verdi
     if fits:
         # An operator that only moves data cannot confirm a suspect value, because it accepts any input.
         convicts = not only_moves or not set(outputs).isdisjoint(placed.nodes)
-    largest = _largest(wrong.values())
+    largest: Distance | None = None
+    for value in wrong.values():
+        if largest is None or value.distance.worst > largest.worst:
+            largest = value.distance
     certain = bool(wrong_outputs)
     if largest is not None and largest.codes and not certain:
         certain = not _may_come_right(placed, beyond, accepted)
@@ -129,15 +132,6 @@ def _allowed(apart: Distance, accepted: int) -> int:
     return accepted if apart.codes else 0
 
 
-def _largest(values: Iterable[PlacedValue]) -> Distance | None:
-    """Return the largest of the distances, the first if several are equal; None if there are none."""
-    largest: Distance | None = None
-    for value in values:
-        if largest is None or value.distance.worst > largest.worst:
-            largest = value.distance
-    return largest
-
-
 def _may_come_right(
     placed: PlacedUnit, beyond: Mapping[Node, PlacedValue], accepted: int
 ) -> bool:
@@ -151,14 +145,13 @@ def _may_come_right(
         clamped = actual.clamp(expected.min(), expected.max())
         if distance(node, clamped, placed.eager).worst <= allowed:
             continue
-        apart = _sorted(actual) - _sorted(expected)
+        in_order = [
+            each.flatten().sort().values.double() for each in (actual, expected)
+        ]
+        apart = in_order[0] - in_order[1]
         if apart.abs().max() > allowed:
             return False
     return True
-
-
-def _sorted(tensor: Tensor) -> Tensor:
-    return tensor.flatten().sort().values.double()
 
 
 def _other_codes(

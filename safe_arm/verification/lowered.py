@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,7 @@ class _Lowered(Interpreter):
         if not any(isinstance(leaf, SymInt) for leaf in tree_leaves(found)):
             return found
         sizes = self.sizes()
-        return tree_map(lambda value: value_at(value, sizes), found)
+        return tree_map(partial(value_at, sizes=sizes), found)
 
     def run_node(self, n: Node) -> Any:
         if getattr(n.target, "__name__", "") != "executorch_call_delegate":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,8 +63,10 @@ class ModelProcess:
     def __exit__(self, *_: object) -> None:
         server = self._server
         self._server = None
-        if server is not None:
-            _keep(server)
+        if server is not None and _idle:
+            server.end()
+        elif server is not None:
+            _idle.append(server)
 
     def __call__(self, flatbuffer: bytes, inputs: list[Tensor]) -> list[Tensor]:
         """Run one TOSA flatbuffer.
@@ -78,7 +81,9 @@ class ModelProcess:
             NoResultError: it crashes on any graph, was killed, ran out of memory or did not finish.
             UsageError: tosa-tools is not installed.
         """
-        if not _can_be_started():
+        is_frozen = sys.platform == "win32" or getattr(sys, "frozen", False)
+        if is_frozen or not sys.executable:
+            # No other Python process that inherits a pipe can be started.
             return run_tosa(flatbuffer, inputs)
         try:
             result = self._answer(flatbuffer, inputs)
@@ -96,7 +101,7 @@ class ModelProcess:
     ) -> list[Array] | SafeArmError:
         if self._server is None:
             require_reference_model()
-            self._server = _kept() or _Server(_command())
+            self._server = _kept() or _Server()
         answer = self._server.answer(flatbuffer, arrays_of(inputs), self._seconds)
         if answer is not None:
             return answer
@@ -138,19 +143,14 @@ class ModelProcess:
 
 
 class _Server:
-    """A process that runs the model, and this end of the pipe to it.
+    """A process that runs the model, and this end of the pipe to it."""
 
-    Args:
-        command: its program and arguments.
-    """
-
-    def __init__(self, command: tuple[str, ...]) -> None:
-        self.command = command
-        self.is_shown = serializer_warnings_are_shown()
+    def __init__(self) -> None:
+        self.kind = _kind()
         self.owner = os.getpid()
         self.pipe, theirs = _pipe()
-        output = None if self.is_shown else subprocess.DEVNULL
-        program, *paths = command
+        is_shown, program, *paths = self.kind
+        output = None if is_shown else subprocess.DEVNULL
         self.process = subprocess.Popen(
             (sys.executable, "-c", program, str(theirs.fileno()), *paths),
             stdin=subprocess.DEVNULL,
@@ -185,12 +185,6 @@ class _Server:
             return None
         answer: list[Array] | SafeArmError = self.pipe.recv()
         return answer
-
-    def is_alike(self) -> bool:
-        """Tell whether the process is like one that would be started now."""
-        if self.is_shown != serializer_warnings_are_shown():
-            return False
-        return self.command == _command()
 
     def waits(self) -> bool:
         """Tell whether the process waits for the next graph."""
@@ -229,14 +223,6 @@ def _pipe() -> tuple[Connection, Connection]:
 _idle: list[_Server] = []
 
 
-def _keep(server: _Server) -> None:
-    """Keep a process for the next proof, or end it if there is one."""
-    if _idle:
-        server.end()
-    else:
-        _idle.append(server)
-
-
 def _kept() -> _Server | None:
     """Return the process that is kept, if it still waits and is like one that would be started now."""
     try:
@@ -245,7 +231,7 @@ def _kept() -> _Server | None:
         return None
     if server.owner != os.getpid():  # This process was forked since.
         return None
-    if server.is_alike() and server.waits():
+    if server.kind == _kind() and server.waits():
         return server
     server.end()
     return None
@@ -260,12 +246,6 @@ def end_idle() -> None:
     _idle.clear()
 
 
-def _command() -> tuple[str, ...]:
-    return (PROGRAM, *sys.path)
-
-
-def _can_be_started() -> bool:
-    """Tell whether another Python process that inherits a pipe can be started."""
-    if sys.platform == "win32" or getattr(sys, "frozen", False):
-        return False
-    return bool(sys.executable)
+def _kind() -> tuple[Any, ...]:
+    """Return all in which a process that is started now may differ: whether it prints, its program and arguments."""
+    return serializer_warnings_are_shown(), PROGRAM, *sys.path

@@ -117,19 +117,16 @@ def serve(descriptor: int) -> None:
         new_flatbuffer, arrays, tempfile.tempdir = request
         if new_flatbuffer is not None:
             flatbuffer = new_flatbuffer
-        result = _result(flatbuffer, arrays)
+        result: list[Array] | SafeArmError
+        try:
+            result = run_arrays(flatbuffer, arrays)
+        except SafeArmError as error:
+            result = error
+        except MemoryError:
+            result = NoResultError("the TOSA reference model runs out of memory")
+        except Exception as error:  # Its class may not be known on the other side.
+            result = NoResultError(
+                f"the TOSA reference model fails: {type(error).__name__}: {error}"
+            )
         flush_everything()  # C's buffer too: the process may be killed.
         pipe.send(result)
-
-
-def _result(flatbuffer: bytes, arrays: list[Array]) -> list[Array] | SafeArmError:
-    try:
-        return run_arrays(flatbuffer, arrays)
-    except SafeArmError as error:
-        return error
-    except MemoryError:
-        return NoResultError("the TOSA reference model runs out of memory")
-    except Exception as error:  # Its class may not be known on the other side.
-        return NoResultError(
-            f"the TOSA reference model fails: {type(error).__name__}: {error}"
-        )

@@ -54,13 +54,6 @@ class _Gathered:
     total: float = 0.0
     values: int = 0
 
-    def add(self, apart: Tensor) -> None:
-        if not apart.numel():
-            return
-        self.worst = max(self.worst, float(apart.max()))
-        self.total += float(apart.sum())
-        self.values += apart.numel()
-
 
 @dataclass
 class OutputDifferences:
@@ -86,9 +79,11 @@ class OutputDifferences:
                     max=_INFINITE
                 )
             gathered = self._outputs.setdefault(number, _Gathered(_unit(node, tensor)))
-            before = gathered.worst
-            gathered.add(apart)
-            farther = farther or gathered.worst > before
+            gathered.total += float(apart.sum())
+            gathered.values += apart.numel()
+            if apart.numel() and float(apart.max()) > gathered.worst:
+                gathered.worst = float(apart.max())
+                farther = True
         return farther
 
     def worst(self) -> WholeDifference:

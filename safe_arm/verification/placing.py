@@ -17,7 +17,6 @@ from torch.fx import Node
 
 from safe_arm.core.island import QParams
 from safe_arm.core.origins import origin
-from safe_arm.core.units import Unit
 from safe_arm.verification import taps
 from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promised, run
 from safe_arm.verification.distance import Distance, distance
@@ -90,13 +89,11 @@ class PlacedUnit:
     """A unit beside what the delegate computed.
 
     Attributes:
-        unit: the operators.
-        nodes: the same, in graph order.
+        nodes: its operators, in graph order.
         eager: the unit evaluated.
         values: by node, each tensor that leaves the unit in the delegate; None where the delegate does not have it.
     """
 
-    unit: Unit
     nodes: Sequence[Node]
     eager: Evaluation
     values: Mapping[Node, PlacedValue | None]
@@ -126,7 +123,6 @@ def run_tapped(
 
 
 def place_unit(
-    unit: Unit,
     nodes: Sequence[Node],
     eager: Evaluation,
     computed: Computed,
@@ -136,13 +132,13 @@ def place_unit(
     """Find the delegate's tensors for the values that leave a unit.
 
     Args:
-        unit: the operators.
-        nodes: the same, in graph order.
+        nodes: its operators, in graph order.
         eager: the unit evaluated.
         computed: the outputs and tensors of the delegate's run.
         places: where earlier runs found values.
         accepted: codes that any operator may be off.
     """
+    unit = frozenset(nodes)
     origins = frozenset(map(origin, nodes))
     values: dict[Node, PlacedValue | None] = {}
     for node in nodes:
@@ -155,7 +151,7 @@ def place_unit(
             value = eager.values[node]
             search = _Search(node, value, eager, computed.tensors, origins, accepted)
             values[node] = search.look_up(places) if node in places else search.find()
-    return PlacedUnit(unit, nodes, eager, values)
+    return PlacedUnit(nodes, eager, values)
 
 
 def saturated(codes: Tensor, quantize: Node) -> Tensor:
@@ -232,6 +228,7 @@ class _Search:
     def _closest(self, indices: Iterable[int]) -> PlacedValue | None:
         """Return the tensor and its layout that are nearest to the value."""
         closest: PlacedValue | None = None
+        nearest: tuple[float, float] | None = None
         shape = tuple(self.value.shape)
         dtype = self.value.dtype
         for index in indices:
@@ -239,7 +236,9 @@ class _Search:
             for number, layout in enumerate(layouts):
                 actual = layout.to(dtype)
                 apart = distance(self.node, actual, self.eager)
-                if closest is None or _nearer(apart, closest.distance):
+                order = apart.wrong, apart.worst
+                if nearest is None or order < nearest:
+                    nearest = order
                     closest = PlacedValue(actual, apart, Place(index, number))
                 if apart.worst == 0:
                     return closest
@@ -257,10 +256,6 @@ class _Search:
                 return True
             fitting = tensor if fitting is None else fitting
         return False
-
-
-def _nearer(apart: Distance, other: Distance) -> bool:
-    return (apart.wrong, apart.worst) < (other.wrong, other.worst)
 
 
 def _comparable(tapped: Tensor, value: Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from time import perf_counter
 from typing import Any
@@ -214,6 +215,7 @@ class _Trials:
         self._delegate = delegate
         self._runner = runner
         self._findings = findings
+        self._evaluated = partial(evaluated, delegate.program, delegate.state)
         self._loops = has_control_flow(delegate.program)
         self._first: Stimulus | None = None
         self._places: Places = {}
@@ -241,11 +243,11 @@ class _Trials:
     def _run(self, stimulus: Stimulus) -> Proof | None:
         delegate = self._delegate
         findings = self._findings
-        to_even = self._evaluated(stimulus, branches_up=False)
+        to_even = self._evaluated(stimulus.inputs, branches_up=False)
         ties_up = None
         if self._loops:
             # This comes before the delegate runs: an endless loop would run until the time limit.
-            ties_up = self._evaluated(stimulus, ties_up=True)
+            ties_up = self._evaluated(stimulus.inputs, ties_up=True)
         findings.tried += 1
         self._first = self._first or stimulus
         tensors: list[Tapped] | None = None
@@ -256,10 +258,10 @@ class _Trials:
         farther = findings.outputs.add(delegate.outputs, outputs, to_even)
         most = _difference(delegate, outputs, to_even)
         if most.worst:  # Some rescales decide by the last bit of their multiplier which way ties go.
-            ties_up = ties_up or self._evaluated(stimulus, ties_up=True)
+            ties_up = ties_up or self._evaluated(stimulus.inputs, ties_up=True)
             most = min(most, _difference(delegate, outputs, ties_up), key=_worst)
         if most.worst and self._loops:
-            again = _difference(delegate, outputs, self._evaluated(stimulus))
+            again = _difference(delegate, outputs, self._evaluated(stimulus.inputs))
             most = min(most, again, key=_worst)
         if not most.worst and not farther:
             return None
@@ -275,18 +277,6 @@ class _Trials:
             return Proof(False, reason, operators.culprits)
         findings.worst = max(findings.worst, operators.worst)
         return None
-
-    def _evaluated(
-        self, stimulus: Stimulus, *, ties_up: bool = False, branches_up: bool = True
-    ) -> Evaluation:
-        delegate = self._delegate
-        return evaluated(
-            delegate.program,
-            delegate.state,
-            stimulus.inputs,
-            ties_up=ties_up,
-            branches_up=branches_up,
-        )
 
     def _operators_checked(
         self,

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from safe_arm.core.calls import called
 from safe_arm.core.differences import largest
@@ -138,7 +138,7 @@ class Arithmetic:
 
     def run(self, change: Callable[[Node], Any]) -> Any:
         """Run the operator on changed inputs and return the result without its sign."""
-        return tree_map(_without_sign, called(self.node, change, self.call))
+        return tree_map_only(Tensor, torch.abs, called(self.node, change, self.call))
 
     def _of_function(self, value: Any) -> Any:
         if not is_float(value):
@@ -162,10 +162,6 @@ class Arithmetic:
 def is_float(value: object) -> TypeGuard[Tensor]:
     """Return whether a value is a tensor of floats."""
     return isinstance(value, Tensor) and value.is_floating_point()
-
-
-def _without_sign(value: Any) -> Any:
-    return value.abs() if isinstance(value, Tensor) else value
 
 
 def _moved(of: Arithmetic) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -77,7 +78,11 @@ class _Domain:
             return self._distinct(indices)
         if self.dtype.is_floating_point and not self.quantised:
             return torch.randn(self.shape, generator=generator).to(self.dtype)
-        codes = self._every_code(generator)
+        # All codes are shuffled, each equally often: a single entry of a table may be wrong.
+        number = int(self.high) + 1 - int(self.low)
+        shuffled = torch.randperm(max(self._count, number), generator=generator)
+        shuffled = shuffled[: self._count] % number
+        codes = shuffled.reshape(self.shape) + int(self.low)
         if not self.dtype.is_floating_point:
             return codes.to(self.dtype)
         uniform = torch.rand(self.shape, generator=generator, dtype=torch.float64)
@@ -107,13 +112,6 @@ class _Domain:
         high = (self.high - rest) * step
         by = float(int((towards - self.zero) / 4)) * step
         return (value.to(torch.float64) + by).clamp(low, high).to(self.dtype)
-
-    def _every_code(self, generator: torch.Generator) -> Tensor:
-        """Return all codes shuffled, each equally often: a single entry of a table may be wrong."""
-        codes = int(self.high) + 1 - int(self.low)
-        shuffled = torch.randperm(max(self._count, codes), generator=generator)
-        shuffled = shuffled[: self._count] % codes
-        return shuffled.reshape(self.shape) + int(self.low)
 
     def _distinct(self, indices: Tensor) -> Tensor:
         """Return distinct indices in the input's shape; they repeat if the input is larger."""
@@ -203,29 +201,20 @@ def stimuli(
 
 def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
     """Return the widest integers that a graph can be evaluated on, because it may compute an index from them."""
-    if not any(map(_takes_integers, user_inputs(program))):
+    for node in user_inputs(program):
+        if _domain(node, (0, 0)).high != _domain(node, (0, 1)).high:
+            break
+    else:
         return _INT8
     for integers in (_INT8, *((0, largest) for largest in _SMALLER)):
-        if _can_be_evaluated(program, state, integers):
-            return integers
-    return _INT8
-
-
-def _takes_integers(placeholder: Node) -> bool:
-    return _domain(placeholder, (0, 0)).high != _domain(placeholder, (0, 1)).high
-
-
-def _can_be_evaluated(
-    program: Program, state: Mapping[str, Tensor], integers: Interval
-) -> bool:
-    for stimulus in _all(program, integers):
         try:
-            evaluated(program, state, stimulus.inputs)
-        except EndlessLoopError:
-            continue
+            for stimulus in _all(program, integers):
+                with suppress(EndlessLoopError):
+                    evaluated(program, state, stimulus.inputs)
         except EvaluationError:
-            return False
-    return True
+            continue
+        return integers
+    return _INT8
 
 
 def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -213,57 +213,57 @@ def _runs(
             yield _Run(program, sample, None), _Run(program, sample, runner)
 
 
+@dataclass
 class _TensorDifference:
-    """The difference of one tensor, gathered over the samples."""
+    """The difference of one tensor, gathered over the samples.
 
-    def __init__(self, step: float | None) -> None:
-        self._in_codes = step is not None
-        self._step = step or 1.0
-        self._worst = 0.0
-        self._sum = 0.0
-        self._count = 0
-        self._signal = 0.0
-        self._noise = 0.0
+    Attributes:
+        step: the size of its codes; None for real floats.
+    """
+
+    step: float | None
+    worst: float = 0.0
+    total: float = 0.0
+    count: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
 
     def add(self, actual: Tensor, expected: Tensor) -> None:
-        in_steps = (actual.double() - expected.double()).abs() / self._step
-        if self._in_codes:
+        step = self.step or 1.0
+        in_steps = (actual.double() - expected.double()).abs() / step
+        if self.step is not None:
             in_steps = in_steps.round()
         if in_steps.numel():
-            self._worst = max(self._worst, float(in_steps.max()))
-        self._sum += float(in_steps.sum())
-        self._count += in_steps.numel()
-        self._signal += float(expected.double().square().sum())
-        self._noise += float((in_steps * self._step).square().sum())
+            self.worst = max(self.worst, float(in_steps.max()))
+        self.total += float(in_steps.sum())
+        self.count += in_steps.numel()
+        self.signal += float(expected.double().square().sum())
+        self.noise += float((in_steps * step).square().sum())
 
     def gap(self, name: str) -> Gap:
-        mean = self._sum / max(1, self._count)
-        return Gap(name, self._worst, mean, self._decibels(), self._in_codes)
+        sqnr = math.inf
+        if self.noise:
+            sqnr = self.signal / self.noise
+            if not self.signal:
+                sqnr = -math.inf
+            elif 0 < sqnr < math.inf:
+                sqnr = 10 * math.log10(sqnr)
+        mean = self.total / max(1, self.count)
+        return Gap(name, self.worst, mean, sqnr, self.step is not None)
 
-    def _decibels(self) -> float:
-        if not self._noise:
-            return math.inf
-        if not self._signal:
-            return -math.inf
-        ratio = self._signal / self._noise
-        return 10 * math.log10(ratio) if 0 < ratio < math.inf else ratio
 
-
+@dataclass
 class _OutputDifferences:
     """The differences of the outputs of a program or a delegate, gathered over the samples.
 
-    Args:
-        name: the delegate's; empty for the program itself.
-
     Attributes:
-        name: as given. Two delegates may share a name.
+        name: the delegate's; empty for the program itself. Two delegates may share a name.
         reason: the error of the delegate itself; empty if it is right.
     """
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.reason = ""
-        self._outputs: list[_TensorDifference] = []
+    name: str = ""
+    reason: str = ""
+    outputs: list[_TensorDifference] = field(default_factory=list)
 
     def add(
         self,
@@ -272,16 +272,16 @@ class _OutputDifferences:
         steps: Sequence[float | None],
     ) -> None:
         """Add the outputs for one sample; steps are the sizes of their codes."""
-        if not self._outputs:
-            self._outputs.extend(map(_TensorDifference, steps))
-        pairs = zip(self._outputs, actual, expected, strict=True)
+        if not self.outputs:
+            self.outputs.extend(map(_TensorDifference, steps))
+        pairs = zip(self.outputs, actual, expected, strict=True)
         for difference, ours, theirs in pairs:
             difference.add(ours, theirs)
 
     def gaps(self, label: str) -> tuple[Gap, ...]:
         return tuple(
             output.gap(f"{label} {number}")
-            for number, output in enumerate(self._outputs)
+            for number, output in enumerate(self.outputs)
         )
 
     def named_gaps(self, program: ExportedProgram) -> tuple[Gap, ...]:
@@ -289,9 +289,9 @@ class _OutputDifferences:
         spec = program.call_spec.out_spec
         are_tensors = are_user_tensors(program)
         names = list(compress(output_names(spec, len(are_tensors)), are_tensors))
-        if len(names) != len(self._outputs):  # It has the state that is written, too.
-            names = output_names(None, len(self._outputs))
-        pairs = zip(self._outputs, names, strict=True)
+        if len(names) != len(self.outputs):  # It has the state that is written, too.
+            names = output_names(None, len(self.outputs))
+        pairs = zip(self.outputs, names, strict=True)
         return tuple(output.gap(name) for output, name in pairs)
 
 

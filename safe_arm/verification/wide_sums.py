@@ -31,16 +31,11 @@ def slack(nodes: Sequence[Node], evaluation: Evaluation) -> float:
         if q is not None and node in evaluation.unrounded:
             steps.append(q.scale)
         if op_name(node) in _BOUNDS:
-            bound = max(bound, _bound(node, evaluation))
+            step = code_step(node.args[0])  # type: ignore[arg-type]
+            if step is not None:  # Otherwise an input is no code.
+                largest = _BOUNDS[op_name(node)](node, evaluation) * step * _CODES
+                bound = max(bound, largest)
     return bound * 2.0**-31 / min(steps) if steps else 0.0
-
-
-def _bound(node: Node, evaluation: Evaluation) -> float:
-    """Return the largest sum that codes of the inputs can give, as a float; 0 if an input is not a code."""
-    step = code_step(node.args[0])  # type: ignore[arg-type]
-    if step is None:
-        return 0.0
-    return _BOUNDS[op_name(node)](node, evaluation) * step * _CODES
 
 
 def _of_weights(node: Node, evaluation: Evaluation) -> float:

@@ -8,7 +8,7 @@ import pytest
 from packaging.version import Version
 
 from safe_arm import seams
-from safe_arm._compat.patches import Patch, Patches
+from safe_arm._compat.patches import REVIEW, Patch, Patches
 from safe_arm._compat.tested_releases import TESTED_BELOW
 from safe_arm.known_issues import known_issues
 
@@ -43,7 +43,7 @@ def plus_one(stock):
 
 
 def patch(name, wrap=plus_one, owner=Owner):
-    return Patch(owner, name, wrap, "A test.", "99")
+    return Patch(owner, name, wrap, "A test.")
 
 
 PATCHES = [patch(name) for name in ("plain", "static", "held", "inherited")]
@@ -87,7 +87,7 @@ def interrupted(stock):
     [
         pytest.param(patch("no_such_name"), AttributeError, id="no such attribute"),
         pytest.param(patch("plain", interrupted), KeyboardInterrupt, id="interrupted"),
-        pytest.param(Patch(int, "bit_length", plus_one, "A test.", "99"), TypeError, id="cannot be set"),
+        pytest.param(Patch(int, "bit_length", plus_one, "A test."), TypeError, id="cannot be set"),
     ],
 )
 @pytest.mark.parametrize("position", range(len(PATCHES) + 1))
@@ -146,7 +146,7 @@ def test_each_says_in_a_sentence_why_it_is_there_and_was_reviewed_for_each_teste
     assert each.reason.endswith(".")
     assert not each.issue or each.issue in {issue.id for issue in known_issues()}
     untested = Version(".".join(map(str, TESTED_BELOW)))
-    assert untested <= Version(each.expires), f"is {named(each)} still needed? delete it or review it"
+    assert untested <= Version(REVIEW), f"is {named(each)} still needed? delete it or review it"
 
 
 def test_what_is_needed_for_being_right_touches_nothing_of_torch():

@@ -8,8 +8,9 @@ from stubborn import quantizer_of
 from torchao.quantization.pt2e import quantize_pt2e
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.prepared_models import unwatch_models, watch_models
+from safe_arm import SafeTOSAQuantizer, seams
+from safe_arm._compat.patches import INSTALLED
+from safe_arm._compat.prepared_models import watch_models
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY
 from safe_arm.quantizer.proof import float_run
 
@@ -38,7 +39,8 @@ def test_uninstalling_gives_torchao_its_own_back_and_twice_is_once():
     watch_models(float_run.seen)
     assert quantize_pt2e._disallow_eval_train is wrapped
     try:
-        unwatch_models()
+        INSTALLED.uninstall()
         assert not hasattr(quantize_pt2e._disallow_eval_train, "__wrapped__")
     finally:
+        seams.install()
         watch_models(float_run.seen)

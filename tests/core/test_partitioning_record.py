@@ -10,7 +10,8 @@ from safe_arm.core.partitioning_record import Partitioning, current_partitioning
 def test_a_step_keeps_what_it_does_not_replace():
     before = current_partitioning()
     with partitioning(Partitioning(method="decode")):
-        with partitioning(replace(current_partitioning(), question="a question")) as step:
+        step = replace(current_partitioning(), question="a question")
+        with partitioning(step):
             assert current_partitioning() is step
             assert (step.method, step.question) == ("decode", "a question")
         assert current_partitioning() == Partitioning(method="decode")

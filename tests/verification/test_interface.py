@@ -65,9 +65,9 @@ def test_another_dtype_is_told(side, delegate, monkeypatch):
 
 def test_one_more_than_the_call_has_is_blamed_on_the_last():
     nodes = [torch.fx.Graph().placeholder(name) for name in "xyz"]
-    ports = [interface._Port(node, node.name, torch.int8) for node in nodes]
-    blamed, _ = interface._misfit_of("input", ports, [b"x", b"y", b"z", b"more"], {})
-    assert blamed is nodes[-1]
+    ports = [(node, node.name, torch.int8) for node in nodes]
+    with pytest.raises(InvariantError, match="z: the TOSA graph has 4 inputs and the call has 3"):
+        interface._check("input", ports, [b"x", b"y", b"z", b"more"], {})
 
 
 @pytest.mark.parametrize("side", ["input", "output"])

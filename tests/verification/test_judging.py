@@ -36,7 +36,7 @@ def judged(function, change, *, is_output):
     eager.run([node])
     actual = change(eager.values[node])
     values = {node: PlacedValue(actual, distance(node, actual, eager))}
-    verdict = judge(PlacedUnit(frozenset((node,)), (node,), eager, values), (node,) if is_output else (), 0)
+    verdict = judge(PlacedUnit((node,), eager, values), (node,) if is_output else (), 0)
     return verdict.fits, verdict.convicts, verdict.wrong is not None, verdict.certain, node in verdict.taken
 
 

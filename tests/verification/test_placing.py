@@ -92,5 +92,5 @@ def test_a_known_place_is_left_only_if_it_is_another_unit_s(owner, expected):
     value = eager.values[node]
     origins = {"own": node.name, "another": "another"}
     tensors = [Tapped(origins[owner], value + 1), Tapped("a third", value)]
-    placed = place_unit(frozenset((node,)), (node,), eager, Computed({}, tensors), {node: Place(0, 0)}, 0)
+    placed = place_unit((node,), eager, Computed({}, tensors), {node: Place(0, 0)}, 0)
     assert placed.values[node].place == expected

@@ -18,7 +18,7 @@ def test_what_is_exact_is_verified_and_is_evaluated_once_a_set(delegate, monkeyp
     ways = []
 
     def counted(*given, **options):
-        ways.append(options.get("ties_up"))
+        ways.append(options.get("ties_up", False))
         return evaluated(*given, **options)
 
     monkeypatch.setattr(proof_module, "evaluated", counted)
