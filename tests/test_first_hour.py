@@ -101,5 +101,5 @@ def test_a_run_that_is_ended_takes_its_commands_with_it(tmp_path):
 def test_the_page_s_commands_are_found_and_every_target_is_exported():
     commands = [step.command for step in first_hour.steps_of(first_hour.PAGE.read_text())]
     assert sum(command.startswith("safe-arm export") for command in commands) >= 3
-    for word in ("pip install -c users.txt", "doctor", "check", "repro", "--fail-under", "propagate"):
+    for word in ("pip install -c users.txt", "doctor", "check", "repro", "--fail-under", "best"):
         assert any(word in command for command in commands), word
