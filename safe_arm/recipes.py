@@ -32,7 +32,7 @@ with executorch_imported():
     )
     from safe_arm.safe_partitioner import SafeArmPartitioner
 
-#: By compile spec, stock's partitioner, stock's quantiser and ours.
+#: Stock's partitioner, stock's quantiser and ours, by compile spec.
 CLASSES: dict[type, tuple[type, type, type]] = {
     TosaCompileSpec: (TOSAPartitioner, TOSAQuantizer, SafeTOSAQuantizer),
     EthosUCompileSpec: (EthosUPartitioner, EthosUQuantizer, SafeEthosUQuantizer),

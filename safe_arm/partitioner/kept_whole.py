@@ -1,4 +1,4 @@
-"""Which operators stay undecomposed for the accelerator; stock also keeps some that it later refuses."""
+"""Operators that stay undecomposed for the accelerator; stock also keeps some that it later refuses."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def relative_beyond_rounding(
         bound = unknown if is_marked_quantized(node) else 0.0
         off = torch.full_like(expected, bound, dtype=torch.float64)
     allowed = torch.where(off.isfinite(), off, unknown) + _TINY
-    # What overflows does so on the device as well.
+    # Values that overflow do so on the device as well.
     apart = absolute_difference(actual, expected.to(actual.dtype))
     relative = apart / max(size, largest(actual), _TINY)
     return torch.where(apart <= allowed, torch.zeros_like(apart), relative)

@@ -7,8 +7,8 @@ is 0.7 % too bright costs more than all else that int8 does. In 100ths of the la
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,7 +44,10 @@ def keep_weighted_means(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> 
 
 
 def _qparams(
-    stock: Any, observer: PerChannelMinMaxObserver, rows: Tensor, *bounds: Tensor
+    stock: Callable[..., tuple[Tensor, Tensor]],
+    observer: PerChannelMinMaxObserver,
+    rows: Tensor,
+    *bounds: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return the steps in which the codes of each row are nearest to it and to its sum, and the zero points."""
     scale, zero_point = stock(*bounds)
