@@ -1,14 +1,19 @@
-"""Giving an operator's output a domain of its own where stock shares that of its input."""
+"""Domains that an operator's output has for itself, and those that it shares with what is joined with it."""
 
 from __future__ import annotations
 
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
+    QuantizationAnnotation,
     QuantizationSpec,
     SharedQuantizationSpec,
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
+
+_PADS = named("constant_pad_nd pad")
 
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
@@ -41,6 +46,34 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
             if _is_shared(shared, edge):
                 annotation.input_qspec_map[source] = same
     node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+
+
+def is_joined(value: Node) -> bool:
+    """Tell whether an operator reads a value, or what is moved of it, in one domain with other values.
+
+    All that is joined gets the qparams that the value has.
+    """
+    pending = [value]
+    for each in pending:
+        for reader in each.users:
+            annotation = reader.meta.get(Q_ANNOTATION_KEY)
+            if annotation is None or not _shares(annotation):
+                continue
+            if len(annotation.input_qspec_map) > 1 or _fills(reader):
+                return True
+            pending.append(reader)
+    return False
+
+
+def _shares(annotation: QuantizationAnnotation) -> bool:
+    """Tell whether what an operator reads or gives shares a domain."""
+    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
+    return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
+
+
+def _fills(reader: Node) -> bool:
+    """Tell whether an operator adds a number to the values that it moves that may lie outside their domain."""
+    return op_name(reader) in _PADS and any(reader.args[2:])
 
 
 def _is_shared(spec: object, edge: object) -> bool:

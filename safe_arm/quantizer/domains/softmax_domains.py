@@ -23,6 +23,7 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
+from safe_arm.quantizer.domains.own_domains import is_joined
 from safe_arm.quantizer.graphs.graph_edits import moved_from
 from safe_arm.quantizer.graphs.mask_bounds import (
     is_bound,
@@ -178,7 +179,7 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     if node.kwargs or annotation is None:
         return
     scores = domains.get(source)  # type: ignore[arg-type]
-    if scores is None:
+    if scores is None and not is_joined(node):
         scores = _observed(node, source)
     elif maximum in domains:
         annotation.input_qspec_map[source] = scores.derived
