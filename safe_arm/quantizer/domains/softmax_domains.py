@@ -179,7 +179,9 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     if node.kwargs or annotation is None:
         return
     scores = domains.get(source)  # type: ignore[arg-type]
-    if scores is None and not is_joined(node):
+    if scores is None:
+        if is_joined(node):
+            return
         scores = _observed(node, source)
     elif maximum in domains:
         annotation.input_qspec_map[source] = scores.derived
