@@ -5,12 +5,14 @@ import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import edge_of
 from lowering import (
+    RELEASE,
     check_stocks_bytes,
     codes_apart,
     computed_by,
     corrected,
     delegates,
     lower,
+    lower_exactly,
     lower_safely,
     quantize,
     tosa,
@@ -55,6 +57,37 @@ def test_a_gray_image_for_a_coloured_one(profile):
     assert codes_apart(lower(graph_module, GRAY, partitioner), graph_module, GRAY) == 0
     assert all(each.verified for each in partitioner.report.verifications)
     assert "whole-joins" in {each.correction for each in partitioner.report.applied}
+
+
+#: Rules of a number and a value behind a permute, and of one before.
+NUMBERS = {
+    "number first": lambda m, x: (0.5 - x).permute(0, 2, 3, 1) * 1.5,
+    "behind it": lambda m, x: 1 - x.permute(0, 2, 3, 1),
+    "of a convolution": lambda m, x: 1 - m.conv(x.expand(2, 4, 5, 7)),
+}
+COMPARED = Lambda(lambda m, x: m.conv(x.expand(2, 4, 5, 7)) < 0.2)
+
+
+@pytest.mark.skipif(RELEASE != (1, 5), reason="measured on 1.5.1")
+def test_stock_moves_a_permute_to_the_number():
+    (given,) = computed_by(TOSAPartitioner(tosa(FLOAT)), COMPARED, GRAY)
+    assert not torch.equal(given, COMPARED(*GRAY))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_ours_moves_a_permute_to_the_value(name, profile):
+    graph_module = quantize(Lambda(NUMBERS[name]), GRAY, tosa(profile))
+    lower_exactly(graph_module, tosa(profile), GRAY)
+
+
+@pytest.mark.skipif(RELEASE != (1, 5), reason="1.4 does not move it")
+def test_a_comparison_with_a_number_keeps_its_layout():
+    (given,) = corrected("whole-joins", "S18", COMPARED, GRAY, tosa(FLOAT), verify=True)
+    assert torch.equal(given, COMPARED(*GRAY))
+
+
+def test_a_number_behind_the_value_is_left_to_stock():
+    check_stocks_bytes(Lambda(lambda m, x: (x - 0.5).permute(0, 2, 3, 1) * 1.5), GRAY, tosa(FLOAT))
 
 
 @pytest.mark.parametrize(
