@@ -51,6 +51,16 @@ def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
             node.meta.pop(MATCHED_KEY, None)
 
 
+def annotation_of(node: Node) -> Any:
+    """Return the annotation of a node; None if it has none."""
+    return node.meta.get(Q_ANNOTATION_KEY)
+
+
+def specs_read(node: Node) -> Any:
+    """Return the specifications of what an annotated node reads, by value; to be changed in place."""
+    return annotation_of(node).input_qspec_map
+
+
 def refused_by_prepare(node: Node) -> str:
     """Return why torchao's prepare would raise on a node if it were annotated; empty if it would not."""
     if node.kwargs and _NO_KWARGS:
@@ -67,7 +77,7 @@ def refused_by_convert(node: Node) -> str:
     A grouped transposed convolution has its weights' scales for each input, and biases for each output (T17).
     """
     weight, bias = (*node.args[1:3], None, None)[:2]
-    specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(node)
     if not isinstance(weight, Node) or not isinstance(bias, Node):
         return ""
     spec = specs.get(weight)
@@ -99,7 +109,7 @@ def observer_of(spec: QuantizationSpec) -> ObserverOrFakeQuantize | None:
 
 def shares(node: Node) -> bool:
     """Tell whether the annotation of a node refers to that of others."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
@@ -157,7 +167,7 @@ def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
 def spec_at(place: EdgeOrNode) -> QuantizationSpecBase | None:
     """Return the specification that the annotation of a node has for a place; None if it has none."""
     value, reader = (place, place) if isinstance(place, Node) else place
-    annotation = reader.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(reader)
     if annotation is None:
         return None
     if reader is value:

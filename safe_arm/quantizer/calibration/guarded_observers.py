@@ -33,7 +33,7 @@ from safe_arm.quantizer.domains.parted_domains import (
 )
 from safe_arm.quantizer.domains.positive_values import keep_positive
 from safe_arm.quantizer.domains.saturated_domains import end_where_readers_saturate
-from safe_arm.quantizer.graphs.graph_edits import static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import replace_node, static_sizes, tensor_of
 from safe_arm.quantizer.graphs.own_names import own_name
 from safe_arm.quantizer.graphs.stand_ins import shown, value_of
 from safe_arm.quantizer.training.trained_domains import cover_each_value
@@ -266,8 +266,7 @@ def leave_float(
     value = node.args[0]
     users = list(node.users)
     assert isinstance(value, Node)
-    node.replace_all_uses_with(value)
-    model.graph.erase_node(node)
+    replace_node(node, value)
     members: dict[Node, None] = {}
     for end in (value, *users):
         members.update(dict.fromkeys(_unit(end)))

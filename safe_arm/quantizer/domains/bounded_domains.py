@@ -14,7 +14,8 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import annotation_of, plain_spec
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 #: The largest magnitude that is read. That of ``atanh`` is stock's; a code times a scale may round up, but not to 1.
 _BOUNDS: dict[Any, float] = {
@@ -74,18 +75,17 @@ def observe_between_bounds(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for target in _BOUNDS:
-        for node in model.graph.find_nodes(op="call_function", target=target):
-            _observe(node)
+    for node in calls(model, *_BOUNDS):
+        _observe(node)
 
 
 def _observe(node: Node) -> None:
     source = node.args[0]
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None or not isinstance(source, Node):
         return
     fixed = annotation.input_qspec_map.get(source)
-    before = source.meta.get(Q_ANNOTATION_KEY)
+    before = annotation_of(source)
     if before is None or not isinstance(fixed, FixedQParamsQuantizationSpec):
         return
     spec = plain_spec(before.output_qspec)

@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import depends_on_input
+from safe_arm.quantizer.graphs.graph_edits import calls, depends_on_input
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy, has_own_copy
 
@@ -39,12 +39,11 @@ def copy_scaled_weights(model: GraphModule, *, keeps_shared: bool = False) -> No
     """
     written = _written_tensors(model)
     scaled = []
-    for target in _LAYERS:
-        for layer in model.graph.find_nodes(op="call_function", target=target):
-            if keeps_shared and _shares_weights(layer):
-                continue
-            if any(_is_scaled_by_constant(layer, user) for user in layer.users):
-                scaled.append(layer)
+    for layer in calls(model, *_LAYERS):
+        if keeps_shared and _shares_weights(layer):
+            continue
+        if any(_is_scaled_by_constant(layer, user) for user in layer.users):
+            scaled.append(layer)
     for layer in scaled:
         for parameter in layer.args[1:3]:
             if isinstance(parameter, Node):

@@ -11,10 +11,14 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
+from safe_arm._compat.annotations import (
+    annotation_of,
+    is_calibrated,
+    observed_by,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import static_sizes
+from safe_arm.quantizer.graphs.graph_edits import calls, static_sizes
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
 
 _SUM = torch.ops.aten.sum.dim_IntList
@@ -63,7 +67,7 @@ def leave_room_for_means(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_SUM):
+    for node in calls(model, _SUM):
         scaled = _scaled(node)
         if scaled is None or _terms(node) < _TERMS:
             continue
@@ -82,7 +86,7 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+    for node in calls(model, _RECIPROCAL):
         if is_of_softmax(node):
             divisor = node.args[0]
             _leave_room(node)
@@ -92,7 +96,7 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
 
 
 def _leave_room(node: Node) -> None:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is not None:
         annotation.output_qspec = _with_room(annotation.output_qspec)
 

@@ -13,7 +13,8 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import annotation_of
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _NEG = torch.ops.aten.neg.default
 
@@ -26,8 +27,8 @@ def mirror_domains(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_NEG):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+    for node in calls(model, _NEG):
+        annotation = annotation_of(node)
         if annotation is None or annotation.output_qspec is None:
             continue
         source = node.args[0]

@@ -8,12 +8,12 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import annotation_of, int8_spec
 
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
     """Return the specification that an operator's output of int8 shares with others; None if it shares none."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return None
     if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
@@ -32,7 +32,7 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
     edge = (node.args[0], node)
     same = SharedQuantizationSpec(node)
     for other in model.graph.nodes:
-        annotation = other.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(other)
         if annotation is None:
             continue
         if _is_shared(annotation.output_qspec, edge):
@@ -40,7 +40,7 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
         for source, shared in annotation.input_qspec_map.items():
             if _is_shared(shared, edge):
                 annotation.input_qspec_map[source] = same
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
 
 
 def _is_shared(spec: object, edge: object) -> bool:

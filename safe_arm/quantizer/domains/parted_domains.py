@@ -27,7 +27,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import spec_at
 from safe_arm.acceleration import histogram_search
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import replace_node, tensor_of
 from safe_arm.quantizer.graphs.stand_ins import StandIn
 
 #: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
@@ -129,8 +129,7 @@ class JoinedEdge(StandIn):
 def _convert_to_nothing(model: GraphModule, node: Node) -> None:
     source = node.args[0]
     assert isinstance(source, Node)
-    node.replace_all_uses_with(source)
-    model.graph.erase_node(node)
+    replace_node(node, source)
 
 
 def _qparams(observer: ObserverOrFakeQuantize) -> _Qparams:

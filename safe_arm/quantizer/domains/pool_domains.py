@@ -11,9 +11,14 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    add_constant,
+    calls,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
@@ -39,7 +44,7 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             about as many cycles as a pool. Other large windows stay pools: a convolution of 4 x 4 costs an Ethos-U85
             70 % more cycles.
     """
-    for pool in model.graph.find_nodes(op="call_function", target=_POOL):
+    for pool in calls(model, _POOL):
         spec = shared_spec(pool)
         if spec is None or not _is_convolution(pool):
             continue
@@ -117,7 +122,7 @@ def _insert_step(
     with model.graph.inserting_before(pool):
         step = add_call(model.graph, _POOL, source, list(kernel), [1, 1])
     step.meta = {**pool.meta, "val": step.meta["val"]}
-    mine = pool.meta[Q_ANNOTATION_KEY]
+    mine = annotation_of(pool)
     step.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
         dict(mine.input_qspec_map), spec, _annotated=True
     )
@@ -140,7 +145,7 @@ def _convolve(
     weights = torch.full(shape, weight)
     with model.graph.inserting_before(pool):
         read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
-    annotation = pool.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(pool)
     annotation.input_qspec_map[read] = number_spec(weight / _CODE)
     pool.target = _CONV
     pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)

@@ -19,7 +19,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import annotation_of, plain_spec
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
@@ -95,7 +95,7 @@ class _Domain:
 
 def _annotation(node: Node) -> QuantizationAnnotation | None:
     """Return the annotation of a node that is quantised; None of any other."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None or annotation.output_qspec is None:
         return None
     return annotation

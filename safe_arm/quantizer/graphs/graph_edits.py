@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,12 +10,12 @@ from torch import Tensor
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
+from torch.fx.node import Target, map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.calls import called, example_value
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
 
 #: Operators whose results are elements of their first argument, chosen by their places.
@@ -70,6 +70,44 @@ def moved_from(node: Node) -> Node:
         assert isinstance(source, Node)
         node = source
     return node
+
+
+def calls(model: GraphModule, *targets: Target) -> Iterator[Any]:
+    """Give the calls of operators in a graph, its branches not included, in the order of the operators."""
+    for target in targets:
+        yield from model.graph.find_nodes(op="call_function", target=target)
+
+
+def rewrite(
+    model: GraphModule, write: Callable[[Node], bool | None], *targets: Target
+) -> None:
+    """Write calls of operators with others.
+
+    Args:
+        model: a float graph, its branches not included; changed in place.
+        write: writes one call, and tells whether it leaves operators behind that nothing reads.
+        targets: the operators, one after the other.
+    """
+    leaves_dead_code = False
+    for node in calls(model, *targets):
+        leaves_dead_code = bool(write(node)) or leaves_dead_code
+    if leaves_dead_code:
+        model.graph.eliminate_dead_code()
+    model.recompile()
+
+
+def rewrite_all(
+    model: GraphModule, write: Callable[[Node], bool | None], *targets: Target
+) -> None:
+    """Write calls of operators with others, in the branches of control flow, too."""
+    for module in graph_modules(model):
+        rewrite(module, write, *targets)
+
+
+def replace_node(node: Node, written: Node) -> None:
+    """Let all that reads a node read another, and erase it."""
+    node.replace_all_uses_with(written)
+    node.graph.erase_node(node)
 
 
 def add_call(

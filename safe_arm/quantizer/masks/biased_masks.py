@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.masks.runtime_masks import is_additive
 from safe_arm.quantizer.masks.softmaxes import softmaxes
@@ -86,8 +86,7 @@ def _before_filled(
         operands: list[Any] = list(biased.args)
         operands[kept] = shifted
         assert callable(biased.target)
-        total.replace_all_uses_with(write(biased.target, *operands))
-        total.graph.erase_node(total)
+        replace_node(total, write(biased.target, *operands))
         return [shifted]
     return []
 

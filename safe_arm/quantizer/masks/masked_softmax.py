@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 from safe_arm.quantizer.masks.combined_masks import combine_masks
@@ -57,7 +57,7 @@ def mask_probabilities(model: GraphModule) -> None:
 def _decompose_masked_attention(module: GraphModule) -> None:
     """Decompose attention with a mask as stock does."""
     masked = False
-    for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+    for node in calls(module, _ATTENTION):
         arguments = arguments_by_name(node)
         masked |= arguments.get("attn_mask") is not None
         masked |= bool(arguments.get("is_causal"))

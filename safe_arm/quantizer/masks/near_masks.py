@@ -12,7 +12,7 @@ from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.extreme_domains import extremes_of
 from safe_arm.quantizer.domains.saturated_domains import reach_of
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, moved_from
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, moved_from
 from safe_arm.quantizer.graphs.mask_bounds import LOWEST
 
 _ATEN = torch.ops.aten
@@ -39,7 +39,7 @@ def bring_masks_near(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        for node in module.graph.find_nodes(op="call_function", target=_ADD):
+        for node in calls(module, _ADD):
             if _hides_low_values(node):
                 _bring_constant_near(node, values)
         for node in module.graph.nodes:

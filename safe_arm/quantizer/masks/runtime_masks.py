@@ -15,6 +15,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_call,
     add_constant,
+    calls,
     moved_from,
     tensor_of,
 )
@@ -90,16 +91,15 @@ def inputs_of_masks(model: GraphModule) -> set[Node]:
     """Return the inputs that a mask multiplies by a low or a very high number, which shows that they are 0 or 1."""
     values = ConstantValues(model)
     found = set()
-    for target in PRODUCTS:
-        for node in model.graph.find_nodes(op="call_function", target=target):
-            source, factor = node.args[:2]
-            subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
-            if not subtracted and not values.are_at_most(factor, MASKED):
-                continue
-            while isinstance(source, Node) and len(source.all_input_nodes) == 1:
-                source = source.all_input_nodes[0]
-            if isinstance(source, Node) and source.op == "placeholder":
-                found.add(source)
+    for node in calls(model, *PRODUCTS):
+        source, factor = node.args[:2]
+        subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
+        if not subtracted and not values.are_at_most(factor, MASKED):
+            continue
+        while isinstance(source, Node) and len(source.all_input_nodes) == 1:
+            source = source.all_input_nodes[0]
+        if isinstance(source, Node) and source.op == "placeholder":
+            found.add(source)
     return found
 
 

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.graphs.operator_schemas import may_alias
 
@@ -111,8 +111,7 @@ def _fill(
     if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:
         return
     filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
-    total.replace_all_uses_with(filled)
-    total.graph.erase_node(total)
+    replace_node(total, filled)
 
 
 def _lower_bound(node: Node) -> float:
@@ -177,8 +176,7 @@ def _scale_before_fill(node: Node, values: ConstantValues) -> None:
             operands[at] = write(scale, operand, factor)
         else:
             operands[at] = float(scale(torch.tensor(float(operand)), factor))
-    node.replace_all_uses_with(write(fill, *operands))
-    node.graph.erase_node(node)
+    replace_node(node, write(fill, *operands))
     node.graph.erase_node(filled)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import specs_read
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
@@ -76,7 +76,7 @@ def _keep(difference: Node, steps: int) -> None:
     spec = wide_spec(terms, partial(_of_terms, steps=steps))
     give_one_spec(difference, spec)
     for square in difference.users:
-        square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+        specs_read(square)[difference] = spec
 
 
 def _of_terms(observers: Sequence[Any], steps: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,11 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    specs_read,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import Writer
@@ -84,7 +88,7 @@ def keep_means_exact(means: Mapping[Node, Mean]) -> None:
     first: dict[Node, Node] = {}
     for difference, mean in means.items():
         source: Any = difference.args[0]
-        annotation = difference.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(difference)
         specs = annotation.input_qspec_map
         if not isinstance(specs.get(difference.args[1]), DerivedQuantizationSpec):
             continue
@@ -105,7 +109,7 @@ def keep_factor(product: Node, share: float = 1.0) -> None:
         product: a multiplication by a constant in 8 bits; its annotation is changed.
         share: what to multiply the constant by.
     """
-    specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(product)
     factor: Any = product.args[1]
     spec = int8_spec(specs.get(factor))
     number = Writer(product).number(factor)
@@ -144,8 +148,8 @@ def _mean_of(difference: Node) -> Mean | None:
 
 def _keep(mean: Mean) -> None:
     exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
-    mean.total.meta[Q_ANNOTATION_KEY].output_qspec = exact
-    annotation = mean.scaled.meta[Q_ANNOTATION_KEY]
+    annotation_of(mean.total).output_qspec = exact
+    annotation = annotation_of(mean.scaled)
     annotation.input_qspec_map[mean.total] = exact
     keep_factor(mean.scaled, _NO_TIE)
     product = product_spec(mean.scaled)
@@ -153,7 +157,7 @@ def _keep(mean: Mean) -> None:
     annotation.allow_implicit_sharing = False
     last = mean.scaled
     for view in mean.views:
-        annotation = view.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(view)
         annotation.input_qspec_map[last] = product
         annotation.output_qspec = product
         last = view

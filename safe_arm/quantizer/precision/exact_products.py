@@ -18,7 +18,12 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    plain_spec,
+    specs_read,
+)
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
@@ -145,12 +150,12 @@ def _keep_difference(
 ) -> None:
     """Subtract in 32 bits, in some steps of the minuend, for a variance and what multiplies the difference besides."""
     spec = exact_spec([difference.args[0]], steps)
-    annotation = difference.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(difference)
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
     _keep(difference, spec, steps * codes + 1, largest)
     for reader in difference.users:
         if is_square(reader):
-            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+            specs_read(reader)[difference] = spec
 
 
 def _keep_product(product: Node, largest: dict[Node, int]) -> None:
@@ -218,15 +223,15 @@ def _keep(
 ) -> None:
     """Give what a node computes 32 bits, up to a size, also where it is read by what can take them."""
     largest[node] = size
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
     for reader in node.users:
         if reader.target is _SUM or _takes(reader, node, size, largest):
-            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+            specs_read(reader)[node] = spec
 
 
 def is_annotated(node: Node) -> bool:
     """Tell whether a node's output has a specification of its own."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     return isinstance(annotation.output_qspec, QuantizationSpec)
@@ -247,7 +252,7 @@ def is_square(node: Node) -> bool:
 
 def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
     """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
-    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(reader)
     if not isinstance(value, Node):
         return 0
     if not isinstance(specs.get(value), DerivedQuantizationSpec):
@@ -257,7 +262,7 @@ def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
 
 def is_int8(value: object, reader: Node) -> bool:
     """Tell whether a node reads a value as int8."""
-    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(reader)
     return int8_spec(specs.get(value)) is not None
 
 
@@ -333,7 +338,7 @@ def is_centred(difference: Node) -> bool:
         return False
     if source is mean or difference.kwargs:
         return False
-    annotation = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(source)
     if annotation is None:
         return False
     spec = plain_spec(annotation.output_qspec)
@@ -375,7 +380,7 @@ def product_spec(product: Node, steps: float = 1) -> DerivedQuantizationSpec:
 
 def give_one_spec(node: Node, spec: QuantizationSpecBase) -> None:
     """Quantise what a node reads and what it gives by one specification, whatever else reads it."""
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     annotation.input_qspec_map = dict.fromkeys(node.all_input_nodes, spec)
     annotation.output_qspec = spec
     annotation.allow_implicit_sharing = False

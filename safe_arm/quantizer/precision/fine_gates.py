@@ -16,11 +16,12 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
-    Q_ANNOTATION_KEY,
+    annotation_of,
     int8_spec,
     is_calibrated,
     observed_by,
     plain_spec,
+    specs_read,
 )
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.factory_operators import is_factory
@@ -147,7 +148,7 @@ def _size(node: Node) -> int:
 
 def _is_of_int8(node: Node) -> bool:
     """Tell whether one of stock's observers, and not one for training, gives a value its 8 bits."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     spec = int8_spec(annotation.output_qspec)
@@ -159,7 +160,7 @@ def _widen_inputs(node: Node) -> None:
     if node.target is _LAYER or node.target in _GATES:
         return
     _copy_factories(node)
-    specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(node)
     first = node.args[0]
     for value, spec in specs.items():
         narrow = plain_spec(spec)
@@ -173,7 +174,7 @@ def _widen_inputs(node: Node) -> None:
 
 def _copy_factories(node: Node) -> None:
     """Read zeros that a layer reads too from a factory of their own: stock stores them with one width."""
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     renamed = {}
     for value, spec in annotation.input_qspec_map.items():
         read = value
@@ -190,7 +191,7 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
 
     A sum has the domain of what is added, in which it is not rounded.
     """
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     if op_name(node) in MOVES:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
         return
@@ -203,7 +204,7 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
     for reader in node.users:
-        specs = getattr(reader.meta.get(Q_ANNOTATION_KEY), "input_qspec_map", {})
+        specs = getattr(annotation_of(reader), "input_qspec_map", {})
         if _is_shared(specs.get(node), node):
             specs[node] = narrow
 

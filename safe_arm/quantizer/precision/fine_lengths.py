@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite
 from safe_arm.quantizer.precision.fine_roots import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
@@ -84,18 +84,14 @@ def refine_lengths(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for root in model.graph.find_nodes(op="call_function", target=_POWER):
-        if root.args[1] == 0.5 and _write(root):
-            is_changed = True
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _POWER)
 
 
 def _write(root: Node) -> bool:
     """Write one root, and tell whether it is that of a sum of squares."""
     write = Writer(root)
+    if root.args[1] != 0.5:
+        return False
     found = write_unit(write, root.all_input_nodes[0])
     if found is None:
         return False

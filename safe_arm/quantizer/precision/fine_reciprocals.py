@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite
 from safe_arm.quantizer.precision.exact_products import exact_spec
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
@@ -55,18 +55,14 @@ def refine_reciprocals(model: GraphModule) -> None:
         model: a float graph that stock's passes have transformed; changed in place. The sum of a masked softmax keeps
             its operators.
     """
-    is_changed = False
-    for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        if not is_broadcast(rough):
-            continue
-        if not is_of_softmax(rough) or terms_of_softmax(rough):
-            _refine(rough)
-            is_changed = True
-    if is_changed:
-        model.recompile()
+    rewrite(model, _refine, _RECIPROCAL)
 
 
 def _refine(rough: Node) -> None:
+    if not is_broadcast(rough):
+        return
+    if is_of_softmax(rough) and not terms_of_softmax(rough):
+        return
     readers = list(rough.users)
     divisor = rough.args[0]
     write = Writer(min(readers))
@@ -113,7 +109,7 @@ def is_of_softmax(reciprocal: Node) -> bool:
 
 def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the reciprocals in two steps."""
-    for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+    for correction in calls(model, _RECIPROCAL):
         unit = correction.args[0]
         if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
             continue

@@ -13,8 +13,8 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm._compat.annotations import annotation_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls
 from safe_arm.quantizer.precision.exact_products import exact_spec, product_spec
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
@@ -90,7 +90,7 @@ def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
 
 def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
     """Give all that is multiplied by the inverse root of ``y * r * r`` with ``r = rsqrt(y)``."""
-    for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
+    for correction in calls(model, _ROOT):
         unit = correction.args[0]
         if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
             continue
@@ -126,7 +126,7 @@ def annotate_unit(
     """
     place = (found.argument, found.rough)
     give_spec(found.rough, derived_spec(spec, place, of_root or of_rough))
-    annotation = found.between.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(found.between)
     annotation.input_qspec_map[found.argument] = read or exact_spec([place], _STEPS)
     annotation.allow_implicit_sharing = False
     give_spec(found.between, product_spec(found.between))

@@ -11,7 +11,11 @@ from torch.fx import Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
+from safe_arm._compat.annotations import (
+    annotation_of,
+    is_calibrated,
+    observed_by,
+)
 from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
@@ -92,9 +96,9 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
     terms = terms_of(found.argument)
     rounded = observed_by(spec, ExponentialSumObserver, terms=terms)
     exact = exact_spec([(found.argument.args[0], found.argument)])
-    found.argument.meta[Q_ANNOTATION_KEY].output_qspec = exact
+    annotation_of(found.argument).output_qspec = exact
     for reader, read_as in ((found.rough, rounded), (found.unit, exact)):
-        annotation = reader.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(reader)
         annotation.input_qspec_map[found.argument] = read_as
         annotation.allow_implicit_sharing = False
     place = (found.argument, found.rough)

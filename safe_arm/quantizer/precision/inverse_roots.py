@@ -9,8 +9,8 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm._compat.annotations import annotation_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite, tensor_of
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
     give_one_spec,
@@ -38,12 +38,7 @@ def write_inverse_roots(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for reciprocal in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        is_changed = _write(reciprocal) or is_changed
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _RECIPROCAL)
 
 
 def keep_bounds(model: GraphModule) -> None:
@@ -54,9 +49,9 @@ def keep_bounds(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_MAXIMUM):
+    for node in calls(model, _MAXIMUM):
         square, least = node.args[:2]
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None or not _is_bound(node):
             continue
         if isinstance(annotation.output_qspec, DerivedQuantizationSpec):

@@ -15,9 +15,14 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, observer_of, plain_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    observer_of,
+    plain_spec,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -36,8 +41,8 @@ def limit_norm_factors(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_RSQRT):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+    for node in calls(model, _RSQRT):
+        annotation = annotation_of(node)
         if annotation is None or not _is_factor(node):
             continue
         spec = annotation.output_qspec

@@ -17,11 +17,20 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    specs_read,
+)
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    rewrite,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_means import keep_factor
 from safe_arm.quantizer.precision.exact_products import (
     give_one_spec,
@@ -93,18 +102,18 @@ def write_norm_roots(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for root in model.graph.find_nodes(op="call_function", target=_ROOT):
-        found = mean_square_of(root.args[0])
-        if found is None or not is_broadcast(root):
-            continue
-        if not found.is_plain and not _write_plainly(root, found):
-            continue
-        refine_root(root)
-        is_changed = True
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _ROOT)
+
+
+def _write(root: Node) -> bool:
+    """Write one inverse root, and tell whether it is that of a mean of squares."""
+    found = mean_square_of(root.args[0])
+    if found is None or not is_broadcast(root):
+        return False
+    if not found.is_plain and not _write_plainly(root, found):
+        return False
+    refine_root(root)
+    return True
 
 
 def mean_square_of(result: object) -> MeanSquare | None:
@@ -232,7 +241,7 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
     """
     for root in roots:
         for product in root.users:
-            annotation = product.meta[Q_ANNOTATION_KEY]
+            annotation = annotation_of(product)
             annotation.allow_implicit_sharing = False
             for factor in product.all_input_nodes:
                 if factor is not root and _is_read_as_given(factor, product):
@@ -242,8 +251,8 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
 
 def _is_read_as_given(value: Node, reader: Node) -> bool:
     """Tell whether a node reads a value in the domain that the value has."""
-    annotation = value.meta.get(Q_ANNOTATION_KEY)
-    spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map.get(value)
+    annotation = annotation_of(value)
+    spec = specs_read(reader).get(value)
     if annotation is None or annotation.output_qspec is None or spec is None:
         return False
     if is_int8(value, reader):
@@ -281,9 +290,9 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     _keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
-    root.fine.meta[Q_ANNOTATION_KEY].output_qspec = product_spec(root.fine)
+    annotation_of(root.fine).output_qspec = product_spec(root.fine)
     for reader in root.fine.users:
-        specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+        specs = specs_read(reader)
         specs[root.fine] = product_spec(root.fine, 1 / _steps_in_code(root))
 
 
@@ -292,7 +301,7 @@ def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
     codes = bound.spec(bound.of_sum)
     last = found.total
     if found.mean is not None:
-        annotation = found.mean.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(found.mean)
         annotation.input_qspec_map[last] = codes
         keep_factor(found.mean)
         codes = product_spec(found.mean)

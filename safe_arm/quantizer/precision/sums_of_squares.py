@@ -10,10 +10,15 @@ import torch
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
@@ -239,8 +244,7 @@ def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
     shape = static_sizes(node)
     if shape != static_sizes(fine):
         fine = write(_ATEN.reshape.default, fine, shape)
-    node.replace_all_uses_with(fine)
-    node.graph.erase_node(node)
+    replace_node(node, fine)
 
 
 def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
@@ -288,7 +292,7 @@ def _keep_added(total: Node, squares: Sequence[Node]) -> DerivedQuantizationSpec
     for square in squares:
         place = (square.args[0], square)
         factors.append([place, place])
-        square.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec([place, place])
+        annotation_of(square).output_qspec = exact_spec([place, place])
     spec = spec_of_products(factors, [])
     for addition in _additions(total):
         give_one_spec(addition, spec)

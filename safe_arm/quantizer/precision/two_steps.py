@@ -16,7 +16,13 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    annotation_of,
+    int8_spec,
+    plain_spec,
+    specs_read,
+)
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
 from safe_arm.quantizer.precision.exact_products import is_centred
 
@@ -48,7 +54,7 @@ class TwoSteps:
     @property
     def is_annotated(self) -> bool:
         """Tell whether the result has its qparams from those of its factors."""
-        annotation = self.fine.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(self.fine)
         if annotation is None:
             return False
         return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
@@ -67,7 +73,7 @@ class TwoSteps:
         nodes = [self.rough, self.between, self.unit, self.correction, self.fine]
         if not all(map(is_of_int8, nodes)) or not self.is_readable:
             return None
-        specs = self.rough.meta[Q_ANNOTATION_KEY].input_qspec_map
+        specs = specs_read(self.rough)
         return plain_spec(specs.get(self.argument))
 
     @property
@@ -79,7 +85,7 @@ class TwoSteps:
         """Let what reads the result read the rough one."""
         for reader in list(self.fine.users):
             reader.replace_input_with(self.fine, self.rough)
-            annotation = reader.meta.get(Q_ANNOTATION_KEY)
+            annotation = annotation_of(reader)
             specs = annotation.input_qspec_map if annotation else {}
             if self.fine in specs:
                 specs[self.rough] = specs.pop(self.fine)
@@ -94,7 +100,7 @@ class RoundedOnce(TwoSteps):
     @property
     def is_annotated(self) -> bool:
         """Tell whether the correction has the qparams that follow from the two steps."""
-        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(self.correction)
         if annotation is None:
             return False
         return not isinstance(annotation.output_qspec, QuantizationSpec)
@@ -107,8 +113,8 @@ class RoundedOnce(TwoSteps):
 
 def copy_inputs(source: Node, node: Node) -> None:
     """Let a node quantise what it reads as another does."""
-    of_source = source.meta.get(Q_ANNOTATION_KEY)
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    of_source = annotation_of(source)
+    annotation = annotation_of(node)
     if of_source is not None and annotation is not None:
         annotation.input_qspec_map = dict(of_source.input_qspec_map)
 
@@ -153,9 +159,9 @@ def give_spec(
     node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
 ) -> None:
     """Quantise a value by a specification, also where it is read."""
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
     for reader in node.users:
-        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+        specs_read(reader)[node] = spec
 
 
 def fixed_spec(
@@ -233,7 +239,7 @@ def is_difference(value: Node) -> bool:
 def is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
     specs: list[object] = [None]
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is not None:
         specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
     return all(map(int8_spec, specs))

@@ -13,7 +13,7 @@ from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
 from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
@@ -47,8 +47,7 @@ def _leave_out(node: Node, values: ConstantValues) -> bool:
         written = rule(node, place, value)
         if written is None:
             return False
-        node.replace_all_uses_with(_as_wide(node, written))
-        node.graph.erase_node(node)
+        replace_node(node, _as_wide(node, written))
         return True
     return False
 

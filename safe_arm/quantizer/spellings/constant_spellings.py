@@ -12,7 +12,12 @@ from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.mixed_constants import MIXED
@@ -42,6 +47,5 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
     written = spelling(Writer(node), values, *arguments_by_name(node).values())
     if written is None:
         return False
-    node.replace_all_uses_with(written)
-    node.graph.erase_node(node)
+    replace_node(node, written)
     return True

@@ -8,8 +8,11 @@ from collections.abc import Callable
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    replace_node,
+    rewrite_all,
+)
 
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.
@@ -35,11 +38,7 @@ def name_extreme_indices(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for target in _INDEX_OF:
-            for node in module.graph.find_nodes(op="call_function", target=target):
-                _keep_what_is_read(node)
-        module.recompile()
+    rewrite_all(model, _keep_what_is_read, *_INDEX_OF)
 
 
 def _keep_what_is_read(node: Node) -> None:
@@ -80,8 +79,7 @@ def _replace(
     with node.graph.inserting_before(node):
         written = written_by(node, source, dim, keepdim)  # type: ignore[arg-type]
     written.meta = {**node.meta, "val": result.meta["val"]}
-    result.replace_all_uses_with(written)
-    node.graph.erase_node(result)
+    replace_node(result, written)
 
 
 def _amount(

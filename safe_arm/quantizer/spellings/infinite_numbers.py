@@ -10,6 +10,7 @@ from torch.fx.node import Argument
 
 from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import named
+from safe_arm.quantizer.graphs.graph_edits import replace_node
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max
@@ -58,8 +59,7 @@ def _open(node: Node) -> None:
     low = None if no_low else low
     high = None if no_high else high
     if low is None and high is None:
-        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
-        node.graph.erase_node(node)
+        replace_node(node, node.all_input_nodes[0])
         return
     node.target = _ATEN.clamp.default
     node.args, node.kwargs = (node.args[0], low, high), {}

@@ -18,7 +18,7 @@ from safe_arm.core.calls import called
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.masks.runtime_masks import WHERES
 
@@ -47,9 +47,8 @@ def limit_pieces(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        for target in WHERES:
-            for choice in module.graph.find_nodes(op="call_function", target=target):
-                _limit(choice, values)
+        for choice in calls(module, *WHERES):
+            _limit(choice, values)
         module.recompile()
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.domains.filled_domains import moved_to_extremes
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    rewrite_all,
+    tensor_of,
+)
 
 _WHERE = torch.ops.aten.where
 #: The place of the number in each spelling.
-_NUMBERS = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
+_NUMBERS: dict[Any, int] = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
 #: A larger number is there to mask; in a domain that reaches it no other value has codes. A maximum has no need of it.
 _LARGEST = 100
 
@@ -24,14 +30,11 @@ def fill_from_tensors(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for target, place in _NUMBERS.items():
-            for node in module.graph.find_nodes(op="call_function", target=target):
-                _fill(node, place)
-        module.recompile()
+    rewrite_all(model, _fill, *_NUMBERS)
 
 
-def _fill(node: Node, place: int) -> None:
+def _fill(node: Node) -> None:
+    place = _NUMBERS[node.target]
     result = tensor_of(node)
     number = node.args[place]
     if result is None or result.dtype != torch.float32:
@@ -44,5 +47,4 @@ def _fill(node: Node, place: int) -> None:
     operands = list(node.args)
     operands[place] = write.constant(torch.tensor(float(number)))
     filled = write(_WHERE.self, *operands)
-    node.replace_all_uses_with(filled)
-    node.graph.erase_node(node)
+    replace_node(node, filled)

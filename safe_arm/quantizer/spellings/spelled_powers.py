@@ -12,7 +12,7 @@ from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
 from safe_arm.quantizer.spellings.spelled_arithmetic import power_of_number
 
 _ATEN = torch.ops.aten
@@ -43,8 +43,7 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
         power = Writer(node).compute(power_of_number, (of_number, exponent))
     if power is None:
         return False
-    node.replace_all_uses_with(power)
-    node.graph.erase_node(node)
+    replace_node(node, power)
     return True
 
 

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
@@ -141,8 +141,7 @@ def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -
     if written is None:
         return is_changed
     if isinstance(written, Node):
-        node.replace_all_uses_with(written)
-        node.graph.erase_node(node)
+        replace_node(node, written)
         return True
     if _replace_elements(node, written):
         return True

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
-from safe_arm.quantizer.graphs.graph_edits import add_constant
+from safe_arm.quantizer.graphs.graph_edits import add_constant, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
@@ -165,8 +165,7 @@ def spell_out(norm: Node, model: GraphModule) -> None:
             read = add_constant(model, f"{norm.name}_{name}", constant, fake)
             value = model.graph.call_function(operator, (value, read))
         value.meta.update(norm.meta)
-    norm.replace_all_uses_with(value)
-    model.graph.erase_node(norm)
+    replace_node(norm, value)
 
 
 def _constant(norm: Node, index: int, model: GraphModule) -> torch.Tensor:

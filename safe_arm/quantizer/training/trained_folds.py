@@ -18,9 +18,9 @@ from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import annotation_of
 from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.graphs.graph_edits import add_call, calls, replace_node
 from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
 
 _ATEN = torch.ops.aten
@@ -33,7 +33,7 @@ def write_folds(model: GraphModule) -> None:
         model: an annotated float graph, whose norms stand behind their layers; changed in place.
     """
     moved: dict[EdgeOrNode, EdgeOrNode] = {}
-    for norm in list(model.graph.find_nodes(op="call_function", target=NORM)):
+    for norm in calls(model, NORM):
         layer = layer_of(norm)
         if layer is None or len(layer.args) < 3:
             continue
@@ -52,7 +52,7 @@ def fold_trained_norms(model: GraphModule) -> None:
         model: a graph whose observers are quantisers by now, and whose weights are floats still; changed in place.
     """
     folds = []
-    for norm in model.graph.find_nodes(op="call_function", target=NORM):
+    for norm in calls(model, NORM):
         fold = _fold_of(norm)
         if fold is not None:
             folds.append(fold)
@@ -107,7 +107,7 @@ def _shape(rank: int, dim: int) -> list[int]:
 def _follow(model: GraphModule, moved: dict[EdgeOrNode, EdgeOrNode]) -> None:
     """Let the annotations of a graph name the edges that there are now."""
     for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None:
             continue
         specs = {}
@@ -199,8 +199,7 @@ def _fold(model: GraphModule, fold: _Fold) -> None:
             folded = model.graph.get_attr(name)
         folded.meta = {**own.meta}
         node.replace_all_uses_with(folded)
-    norm.replace_all_uses_with(layer)
-    model.graph.erase_node(norm)
+    replace_node(norm, layer)
 
 
 def _value(model: GraphModule, node: object, otherwise: float = 0.0) -> Tensor:

@@ -18,11 +18,17 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    add_constant,
+    calls,
+    replace_node,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
 from safe_arm.quantizer.training.trained_names import COUNTER
@@ -54,7 +60,7 @@ def give_norms_layers(model: GraphModule) -> None:
         model: a float graph that is going to be trained, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
-        for norm in list(module.graph.find_nodes(op="call_function", target=NORM)):
+        for norm in calls(module, NORM):
             value = tensor_of(norm)
             if value is None or value.dtype != torch.float32:
                 continue
@@ -69,9 +75,7 @@ def join_norms(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation that is going to be trained; changed in place.
     """
-    found = model.graph.find_nodes(op="call_function", target=NORM)
-    norms = list(found)
-    for norm in norms:
+    for norm in calls(model, NORM):
         layer = layer_of(norm)
         if layer is None:
             continue
@@ -83,8 +87,7 @@ def join_norms(model: GraphModule) -> None:
         readers = list(norm.users)
         if len(readers) == 1 and readers[0].target in _ACTIVATIONS:
             _put_behind(norm, readers[0])
-    if norms:
-        model.recompile()
+    model.recompile()
 
 
 def layer_of(norm: Node) -> Node | None:
@@ -162,8 +165,8 @@ def keep_statistics(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for norm in model.graph.find_nodes(op="call_function", target=NORM):
-        annotation = norm.meta.get(Q_ANNOTATION_KEY)
+    for norm in calls(model, NORM):
+        annotation = annotation_of(norm)
         if annotation is None:
             continue
         if norm.args[_TRAINING] is not True and layer_of(norm) is None:
@@ -193,8 +196,7 @@ def _give_layer(norm: Node, value: Tensor) -> None:
     one, none = [1, 1], [0, 0]
     layer = write(_ATEN.conv2d.default, image, kernel, None, one, none, one, channels)
     own = write(NORM, layer, *norm.args[1:])
-    norm.replace_all_uses_with(from_image(write, own, value.shape))
-    norm.graph.erase_node(norm)
+    replace_node(norm, from_image(write, own, value.shape))
 
 
 def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
