@@ -64,8 +64,8 @@ _WRITERS: dict[Any, Any] = {
 }
 #: Operators that torch itself writes with others, which an annotator knows.
 _COMPOSITES = named(
-    "absolute adjoint broadcast_tensors broadcast_to clip column_stack diff"
-    " divide dsplit dstack expand_as ger hsplit hstack mH mT multiply"
+    "absolute adjoint avg_pool1d broadcast_tensors broadcast_to clip column_stack diff"
+    " divide dsplit dstack expand_as ger hsplit hstack kron mH mT multiply"
     " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
     " tensor_split true_divide vsplit vstack"
 )
