@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
     EdgeOrNode,
     QuantizationAnnotation,
     QuantizationSpec,
@@ -28,6 +30,8 @@ from safe_arm.core.island import MARK_KEY
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
+#: Scales and zero points.
+ScaleAndZero: TypeAlias = tuple[Tensor, Tensor]
 _OBSERVERS = (HistogramObserver, MinMaxObserver)
 #: torchao up to 0.15 refuses every keyword argument of an annotated node, later releases only tensors.
 _NO_KWARGS = parse(version("torchao")) < (0, 16)
@@ -149,6 +153,28 @@ def observed_by(
     if constructor is not None and "eps" in constructor.keywords:
         options["eps"] = constructor.keywords["eps"]
     return replace(spec, observer_or_fake_quant_ctr=observer.with_args(**options))
+
+
+def derived_spec(
+    spec: QuantizationSpec,
+    places: Sequence[EdgeOrNode],
+    qparams: Callable[..., ScaleAndZero],
+) -> DerivedQuantizationSpec:
+    """Return the specification of a value whose qparams are computed from the observers of others.
+
+    Args:
+        spec: one of the same codes.
+        places: where the others are observed.
+        qparams: computes them.
+    """
+    return DerivedQuantizationSpec(
+        derived_from=list(places),
+        derive_qparams_fn=qparams,
+        dtype=spec.dtype,
+        quant_min=spec.quant_min,
+        quant_max=spec.quant_max,
+        qscheme=spec.qscheme,
+    )
 
 
 def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:

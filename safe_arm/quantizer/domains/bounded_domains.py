@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import annotation_of, plain_spec
+from safe_arm._compat.annotations import ScaleAndZero, annotation_of, plain_spec
 from safe_arm.quantizer.graphs.graph_edits import calls
 
 #: The largest magnitude that is read. That of ``atanh`` is stock's; a code times a scale may round up, but not to 1.
@@ -42,7 +42,7 @@ class _Inside:
         super().forward(x_orig.clamp(-self.high, self.high))  # type: ignore[misc]
         return x_orig
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the range that was seen."""
         observer: Any = self
         scale, zero_point = super().calculate_qparams()  # type: ignore[misc]

@@ -13,14 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
 from safe_arm.quantizer.graphs.graph_edits import moved_from
-from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+    value_of,
+)
 
 _ATEN = torch.ops.aten
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
@@ -79,7 +84,7 @@ class ExtremeObserver(StandIn):
 
     def __init__(
         self,
-        observer: ObserverOrFakeQuantize,
+        observer: Observer,
         extremes: list[Extreme],
         sign: int,
     ) -> None:
@@ -115,7 +120,7 @@ class ExtremeObserver(StandIn):
 
 
 def leave_masks_out(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let what is far beyond all that extremes take of a sum not be observed.
 

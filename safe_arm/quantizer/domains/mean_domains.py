@@ -12,13 +12,14 @@ from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from safe_arm._compat.annotations import (
+    ScaleAndZero,
     annotation_of,
     is_calibrated,
     observed_by,
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import calls, static_sizes
+from safe_arm.quantizer.graphs.graph_edits import calls, readers_of, static_sizes
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
 
 _SUM = torch.ops.aten.sum.dim_IntList
@@ -51,7 +52,7 @@ class RoomyObserver(MinMaxObserver):
         self.elements += x_orig.numel()
         return super().forward(x_orig)
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the range with the room around it."""
         share = min(_MOST, _ROWS / max(1, int(self.elements)))
         room = (self.max_val - self.min_val) * share
@@ -125,13 +126,10 @@ def _terms(node: Node) -> int:
 
 def _is_subtracted(mean: Node, values: Any) -> bool:
     """Tell whether all that reads a mean subtracts it from the values it was taken of."""
-    for reader in mean.users:
-        if op_name(reader) in RESHAPES:
-            if not _is_subtracted(reader, values):
-                return False
-        elif (
-            reader.target is not _DIFFERENCE or _unshaped(reader.args[0]) is not values
-        ):
+    for reader in readers_of(mean, RESHAPES):
+        if reader.target is not _DIFFERENCE:
+            return False
+        if _unshaped(reader.args[0]) is not values:
             return False
     return bool(mean.users)
 

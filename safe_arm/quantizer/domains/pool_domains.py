@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
@@ -14,11 +12,13 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import (
-    add_call,
+    Writer,
     add_constant,
     calls,
+    pair,
     tensor_of,
 )
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
@@ -54,8 +54,8 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             continue
         give_own_domain(model, pool, spec)
         if is_large:
-            _insert_step(model, pool, (kernel[0], 1), spec)
-            kernel = (1, kernel[1])
+            _insert_step(model, pool, [kernel[0], 1], spec)
+            kernel = [1, kernel[1]]
         _convolve(model, pool, kernel, stride)
     model.recompile()
 
@@ -70,14 +70,15 @@ def _is_convolution(pool: Node) -> bool:
         return False
     if not isinstance(source.shape[1], int):
         return False
-    if any(_argument(pool, 3, [0])):
+    arguments = arguments_by_name(pool)
+    if any(arguments["padding"]):
         return False
     kernel, stride = _window(pool)
     if max(kernel) > _SIDE:
         return False
     if kernel[0] * kernel[1] > _AREA:
         return False
-    if not _argument(pool, 4, False):
+    if not arguments["ceil_mode"]:
         return True
     for axis in (0, 1):  # Rounded up, the last window may reach over the edge.
         size = source.shape[axis + 2]
@@ -94,50 +95,33 @@ def _is_lone(pool: Node) -> bool:
     return value.shape[2:].numel() == 1
 
 
-def _argument(pool: Node, position: int, default: Any) -> Any:
-    if len(pool.args) > position:
-        return pool.args[position]
-    return default
-
-
-def _window(pool: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+def _window(pool: Node) -> tuple[list[int], list[int]]:
     """Return the kernel and the stride of a pool."""
-    kernel = _pair(pool.args[1])
-    stride = _argument(pool, 2, [])
-    if not stride:
-        return kernel, kernel
-    return kernel, _pair(stride)
-
-
-def _pair(sizes: Any) -> tuple[int, int]:
-    return sizes[0], sizes[-1]
+    _, kernel, stride, *_ = arguments_by_name(pool).values()
+    return pair(kernel), pair(stride or kernel)
 
 
 def _insert_step(
-    model: GraphModule, pool: Node, kernel: tuple[int, int], spec: QuantizationSpec
+    model: GraphModule, pool: Node, kernel: list[int], spec: QuantizationSpec
 ) -> None:
     """Average with a smaller kernel before a pool, which reads the result."""
-    source = pool.args[0]
-    assert isinstance(source, Node)
-    with model.graph.inserting_before(pool):
-        step = add_call(model.graph, _POOL, source, list(kernel), [1, 1])
-    step.meta = {**pool.meta, "val": step.meta["val"]}
+    source = pool.all_input_nodes[0]
+    step = Writer(pool)(_POOL, source, kernel, [1, 1])
     mine = annotation_of(pool)
     step.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
         dict(mine.input_qspec_map), spec, _annotated=True
     )
     mine.input_qspec_map = {step: spec}
     pool.replace_input_with(source, step)
-    _convolve(model, step, kernel, (1, 1))
+    _convolve(model, step, kernel, [1, 1])
 
 
 def _convolve(
-    model: GraphModule, pool: Node, kernel: tuple[int, int], stride: tuple[int, int]
+    model: GraphModule, pool: Node, kernel: list[int], stride: list[int]
 ) -> None:
     """Make a convolution of a pool, under the pool's name."""
-    source = pool.args[0]
+    source = pool.all_input_nodes[0]
     like = tensor_of(source)
-    assert isinstance(source, Node)
     assert like is not None
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
@@ -148,5 +132,5 @@ def _convolve(
     annotation = annotation_of(pool)
     annotation.input_qspec_map[read] = number_spec(weight / _CODE)
     pool.target = _CONV
-    pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)
+    pool.args = (source, read, None, stride, [0, 0], [1, 1], channels)
     pool.kwargs = {}

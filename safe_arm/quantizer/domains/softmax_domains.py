@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
@@ -19,7 +18,12 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import annotation_of, plain_spec
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    derived_spec,
+    plain_spec,
+)
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
@@ -30,9 +34,8 @@ from safe_arm.quantizer.graphs.mask_bounds import (
 )
 
 _ATEN = torch.ops.aten
-QParams = tuple[Tensor, Tensor]
 Edge = tuple[Node, Node]
-QParamsOf = Callable[[list[ObserverOrFakeQuantize]], QParams]
+QParamsOf = Callable[[list[ObserverOrFakeQuantize]], ScaleAndZero]
 _MASK_OBSERVER = MaskObserver.with_args()
 #: Operators whose result is a factor of scores, too.
 _OF_FACTORS = (_ATEN.amax.default, _ATEN.maximum.default, _ATEN.sub.Tensor)
@@ -83,14 +86,7 @@ class _Domain:
         places: list[EdgeOrNode] = [self.edge]
         if self.mask is not None:
             places.append(self.mask)
-        return DerivedQuantizationSpec(
-            derived_from=places,
-            derive_qparams_fn=self.qparams_of,
-            dtype=self.spec.dtype,
-            quant_min=self.spec.quant_min,
-            quant_max=self.spec.quant_max,
-            qscheme=self.spec.qscheme,
-        )
+        return derived_spec(self.spec, places, self.qparams_of)
 
 
 def _annotation(node: Node) -> QuantizationAnnotation | None:
@@ -133,9 +129,7 @@ def _observed(node: Node, source: object) -> _Domain | None:
 
 def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
     """Let masked scores keep the domain of the scores, whose least code they are."""
-    source, mask = node.args[-2:]
-    assert isinstance(source, Node)
-    assert isinstance(mask, Node)
+    source, mask = node.all_input_nodes[-2:]
     annotation = _annotation(node)
     if annotation is None:
         return
@@ -154,12 +148,11 @@ def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
 
 
 def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
-    source = node.args[0]
+    source = node.all_input_nodes[0]
     annotation = _annotation(node)
-    domain = domains.get(source)  # type: ignore[arg-type]
+    domain = domains.get(source)
     if domain is None or annotation is None:
         return
-    assert isinstance(source, Node)
     annotation.input_qspec_map[source] = domain.derived
     annotation.output_qspec = domain.derived
     domains[node] = domain
@@ -292,7 +285,7 @@ def _is_read_as_mask(source: Node) -> bool:
     return all(map(is_limited_mask, readers))
 
 
-def qparams_of_scores(observers: Sequence[Any]) -> QParams:
+def qparams_of_scores(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of scores, masked or not.
 
     Args:
@@ -320,7 +313,7 @@ def qparams_of_scores(observers: Sequence[Any]) -> QParams:
     return scale, zero_point
 
 
-def qparams_of_distance(observers: Sequence[Any]) -> QParams:
+def qparams_of_distance(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of what is never above 0 and a difference of two codes of such scores.
 
     A symmetric domain has no room for them but at twice the scale.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -63,11 +63,19 @@ def pair(numbers: list[int]) -> list[int]:
     return [numbers[0], numbers[-1]]
 
 
+def lower_bound(clamp: Node) -> float | None:
+    """Return the number that is the only bound of a clamp; None for any other, and for any other operator."""
+    if clamp.target is not torch.ops.aten.clamp.default or clamp.kwargs:
+        return None
+    low, high = (*clamp.args[1:], None, None)[:2]
+    is_lone = high is None and isinstance(low, (int, float))
+    return float(low) if is_lone else None  # type: ignore[arg-type]
+
+
 def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
     while op_name(node) in MOVES:
-        source = node.args[0]
-        assert isinstance(source, Node)
+        source = node.all_input_nodes[0]
         node = source
     return node
 
@@ -108,6 +116,23 @@ def replace_node(node: Node, written: Node) -> None:
     """Let all that reads a node read another, and erase it."""
     node.replace_all_uses_with(written)
     node.graph.erase_node(node)
+
+
+def readers_of(value: Node, moves: frozenset[str]) -> Iterator[Node]:
+    """Give the operators that read a value or what it is moved to, but for those that move it."""
+    moved = [value]
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader).removesuffix("_") not in moves:
+                yield reader
+            elif reader not in moved:
+                moved.append(reader)
+
+
+def is_float32(node: object) -> TypeGuard[Node]:
+    """Tell whether a node gives a tensor of floats of 32 bits."""
+    value = tensor_of(node)
+    return value is not None and value.dtype == torch.float32
 
 
 def add_call(

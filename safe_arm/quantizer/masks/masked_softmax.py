@@ -19,6 +19,7 @@ from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 from safe_arm.quantizer.masks.combined_masks import combine_masks
+from safe_arm.quantizer.masks.runtime_masks import condition_of
 from safe_arm.quantizer.masks.softmaxes import (
     Softmax,
     distances,
@@ -126,26 +127,13 @@ def _subtracted(values: ConstantValues, scores: _Scores, node: Node) -> _Scores 
     return replace(scores, node=source, bias=scores.bias - mask)
 
 
-def _chosen(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
-    condition, kept, other = node.args[:3]
-    mask = values.of(condition)
-    if mask is None:
-        return None
-    if values.are_at_most(other, MASKED):
-        return _hidden(scores, kept, mask)
-    if values.are_at_most(kept, MASKED):
-        return _hidden(scores, other, ~mask)
-    return None
-
-
 def _filled(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
-    source, condition, number = node.args[:3]
-    mask = values.of(condition)
-    if mask is None:
+    found = condition_of(values, node)
+    mask = None if found is None else values.of(found.node)
+    if found is None or mask is None:
         return None
-    if not values.are_at_most(number, MASKED):
-        return None
-    return _hidden(scores, source, ~mask)
+    keep = ~mask if found.inverted else mask
+    return replace(scores, node=found.scores, keep=scores.keep & keep)
 
 
 def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
@@ -158,19 +146,13 @@ def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
     return None
 
 
-def _hidden(scores: _Scores, source: object, keep: Tensor) -> _Scores | None:
-    if not isinstance(source, Node):
-        return None
-    return replace(scores, node=source, keep=scores.keep & keep)
-
-
 _RULES: dict[Any, Callable[[ConstantValues, _Scores, Node], _Scores | None]] = {
     _ATEN.add.Tensor: _added,
     _ATEN.add_.Tensor: _added,
     _ATEN.sub.Tensor: _subtracted,
-    _ATEN.where.self: _chosen,
-    _ATEN.where.ScalarOther: _chosen,
-    _ATEN.where.ScalarSelf: _chosen,
+    _ATEN.where.self: _filled,
+    _ATEN.where.ScalarOther: _filled,
+    _ATEN.where.ScalarSelf: _filled,
     _ATEN.masked_fill.Scalar: _filled,
     _ATEN.masked_fill.Tensor: _filled,
     _ATEN.masked_fill_.Scalar: _filled,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.island import graph_modules
+from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -53,7 +53,7 @@ def mask_at_run_time(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        sums: dict[Node, _Sums] = {}
+        sums: dict[Node, _MaskedScores] = {}
         written = False
         for softmax in list(softmaxes(module)):
             mask = _mask(values, softmax)
@@ -65,7 +65,11 @@ def mask_at_run_time(model: GraphModule) -> None:
                 continue
             if mask.node not in sums:
                 sums[mask.node] = _sums(module.graph, mask.node)
-            scores = _summed(module.graph, softmax, mask, sums[mask.node])
+            added = sums[mask.node]
+            with module.graph.inserting_before(softmax.node):
+                operands = (mask.scores, added.masked)
+                masked = add_call(module.graph, _ATEN.add.Tensor, *operands)
+            scores = replace(added, masked=masked)
             softmax.replace(_written(module, softmax, scores))
         if written:
             module.graph.eliminate_dead_code()
@@ -136,7 +140,7 @@ def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
 
 def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask of an operator that puts a low number in the place of what is masked."""
-    if node.target in FILLS:
+    if op_name(node).startswith("aten::masked_fill"):
         kept, condition, number = node.args[:3]
         inverted = True
     else:
@@ -250,10 +254,10 @@ def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
 
 @dataclass(frozen=True)
 class _MaskedScores:
-    """Masked scores, and what says which are kept.
+    """Masked scores, or what is added to scores to mask them, and what says which are kept.
 
     Attributes:
-        masked: the scores, of which those that are masked are below all others.
+        masked: the scores, of which those that are masked are below all others; or a mask without minus infinity.
         keep: 1 where a score is kept, and 0.
     """
 
@@ -283,32 +287,8 @@ def _chosen(module: GraphModule, softmax: Softmax, mask: Mask) -> _MaskedScores:
     return _MaskedScores(masked, kept)
 
 
-def _summed(
-    graph: Graph,
-    softmax: Softmax,
-    mask: Mask,
-    sums: _Sums,
-) -> _MaskedScores:
-    """Write scores that are masked by a sum."""
-    with graph.inserting_before(softmax.node):
-        masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)
-    return _MaskedScores(masked, sums.keep)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """An additive mask in two parts, written after it once for all its readers.
-
-    Attributes:
-        limited: the mask, minus infinity in it a finite number.
-        keep: 1 where it keeps a score, and 0.
-    """
-
-    limited: Node
-    keep: Node
-
-
-def _sums(graph: Graph, mask: Node) -> _Sums:
+def _sums(graph: Graph, mask: Node) -> _MaskedScores:
+    """Write an additive mask in two parts, after it and once for all its readers."""
     limited = _limited(graph, mask)
     if moved_from(limited).op == "get_attr":
         # The limit of the constant itself is computed ahead, and no longer known as that of a mask.
@@ -317,7 +297,7 @@ def _sums(graph: Graph, mask: Node) -> _Sums:
         raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
     with graph.inserting_after(raised):
         keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
-    return _Sums(limited, keep)
+    return _MaskedScores(limited, keep)
 
 
 def _limited(graph: Graph, mask: Node) -> Node:

@@ -12,7 +12,12 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    lower_bound,
+    replace_node,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.graphs.operator_schemas import may_alias
 
@@ -49,8 +54,7 @@ def _spell_out_product(node: Node) -> None:
     factor = node.args[1]
     if not isinstance(factor, (int, float)) or factor < -MASKED:
         return
-    source = node.args[0]
-    assert isinstance(source, Node)
+    source = node.all_input_nodes[0]
     if _is_less_one(source) and _readers(node, _ATEN.add.Tensor):
         keep = source.args[0]
         hidden = Writer(node)(_ATEN.rsub.Scalar, keep, 1)
@@ -85,8 +89,8 @@ def _spell_out_logarithm(node: Node) -> None:
     mask = node
     number = -math.inf
     for reader in node.users:
-        bound = _lower_bound(reader)
-        if len(node.users) == 1 and bound <= MASKED:
+        bound = lower_bound(reader)
+        if len(node.users) == 1 and bound is not None and bound <= MASKED:
             mask = reader
             number = bound
     for reader in list(mask.users):
@@ -114,15 +118,6 @@ def _fill(
     replace_node(total, filled)
 
 
-def _lower_bound(node: Node) -> float:
-    """Return the number that an operator only clamps to from below; 0 for any other."""
-    if node.target == _ATEN.clamp.default and len(node.args) == 2:
-        bound = node.args[1]
-        if isinstance(bound, (int, float)):
-            return bound
-    return 0.0
-
-
 def _is_less_one(source: Node) -> bool:
     if source.target != _ATEN.sub.Tensor or source.kwargs:
         return False
@@ -146,8 +141,7 @@ def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
 
 def _spell_out_fill(node: Node) -> None:
     """Replace an in-place fill of a value without another name or reader by one out of place."""
-    source = node.args[0]
-    assert isinstance(source, Node)
+    source = node.all_input_nodes[0]
     if source.op != "call_function" or may_alias(source):
         return
     if len(source.users) == 1:

@@ -33,6 +33,7 @@ from safe_arm.quantizer.precision.exact_products import (
     matmul_size,
     product_size,
     product_spec,
+    step_of,
     wide_spec,
 )
 
@@ -216,13 +217,12 @@ def spec_of_products(
     return wide_spec([*places, *others], partial(_largest_scale, products=len(factors)))
 
 
-def _largest_scale(observers: Sequence[Any], products: int) -> tuple[Tensor, Tensor]:
-    """Return the largest of the products' scales and what the others need, and the zero point, which is 0."""
-    scales = [observer.calculate_qparams()[0] for observer in observers]
+def _largest_scale(observers: Sequence[Any], products: int) -> Tensor:
+    """Return the largest of the products' scales and what the others need."""
+    scales = list(map(step_of, observers))
     factors, others = scales[: 2 * products], scales[2 * products :]
     candidates = [
         factors[index] * factors[index + 1] for index in range(0, len(factors), 2)
     ]
     candidates += [scale / _FINEST for scale in others]
-    scale = torch.stack(candidates).amax(0)
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+    return torch.stack(candidates).amax(0)

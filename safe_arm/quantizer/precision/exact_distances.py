@@ -20,6 +20,7 @@ from safe_arm.quantizer.precision.exact_products import (
     is_centred,
     is_square,
     is_summed,
+    step_of,
     wide_spec,
 )
 
@@ -79,8 +80,6 @@ def _keep(difference: Node, steps: int) -> None:
         specs_read(square)[difference] = spec
 
 
-def _of_terms(observers: Sequence[Any], steps: int) -> tuple[Tensor, Tensor]:
-    """Return the larger scale of two terms over a number of steps, and the zero point, which is 0."""
-    scales = [observer.calculate_qparams()[0] for observer in observers]
-    scale = torch.stack(scales).amax(0) / steps
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+def _of_terms(observers: Sequence[Any], steps: int) -> Tensor:
+    """Return the larger scale of two terms over a number of steps."""
+    return torch.stack(list(map(step_of, observers))).amax(0) / steps

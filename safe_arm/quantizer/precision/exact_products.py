@@ -19,6 +19,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
+    ScaleAndZero,
     annotation_of,
     int8_spec,
     plain_spec,
@@ -399,12 +400,12 @@ def number_spec(step: float) -> FixedQParamsQuantizationSpec:
 
 
 def wide_spec(
-    places: Sequence[EdgeOrNode], qparams: Callable[..., tuple[Tensor, Tensor]]
+    places: Sequence[EdgeOrNode], scale_of: Callable[[Sequence[Any]], Tensor]
 ) -> DerivedQuantizationSpec:
-    """Return the specification of integers in a scale that is computed of those at some places."""
+    """Return the specification of integers in a scale that is computed of the observers at some places."""
     return DerivedQuantizationSpec(
         derived_from=list(places),
-        derive_qparams_fn=qparams,
+        derive_qparams_fn=partial(_around_zero, scale_of),
         dtype=torch.int32,
         quant_min=INT32.min + 1,
         quant_max=INT32.max,
@@ -412,8 +413,20 @@ def wide_spec(
     )
 
 
-def _of_product(observers: Sequence[Any], steps: float) -> tuple[Tensor, Tensor]:
-    """Return the product of scales over a number of steps, and the zero point, which is 0."""
-    scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
-    scale = scale / steps
+def _around_zero(
+    scale_of: Callable[[Sequence[Any]], Tensor], observers: Sequence[Any]
+) -> ScaleAndZero:
+    scale = scale_of(observers)
     return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+
+def _of_product(observers: Sequence[Any], steps: float) -> Tensor:
+    """Return the product of scales over a number of steps."""
+    scale: Any = math.prod(map(step_of, observers))
+    return scale / steps  # type: ignore[no-any-return]
+
+
+def step_of(observer: Any) -> Tensor:
+    """Return the scale of an observer."""
+    scale: Tensor = observer.calculate_qparams()[0]
+    return scale

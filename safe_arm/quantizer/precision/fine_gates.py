@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import prod
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
@@ -16,6 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
+    ScaleAndZero,
     annotation_of,
     int8_spec,
     is_calibrated,
@@ -25,7 +25,12 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.factory_operators import is_factory
-from safe_arm.quantizer.graphs.graph_edits import MOVES, moved_from, static_sizes
+from safe_arm.quantizer.graphs.graph_edits import (
+    MOVES,
+    moved_from,
+    readers_of,
+    static_sizes,
+)
 
 _ATEN = torch.ops.aten
 _LAYER = _ATEN.linear.default
@@ -40,7 +45,7 @@ _MOST = torch.iinfo(torch.int16).max
 class SpaciousObserver(MinMaxObserver):
     """Leaves room for twice the values that were seen: one of the 16 bits."""
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of a range twice as wide as the one that was seen."""
         return self._calculate_qparams(2 * self.min_val, 2 * self.max_val)
 
@@ -129,13 +134,7 @@ def _is_layer(node: Node) -> bool:
 
 def _is_read_by(node: Node, targets: Container[object]) -> bool:
     """Tell whether all that reads a value, or parts of it, is one of some operators."""
-    for reader in node.users:
-        if op_name(reader) in MOVES:
-            if not _is_read_by(reader, targets):
-                return False
-        elif reader.target not in targets:
-            return False
-    return True
+    return all(reader.target in targets for reader in readers_of(node, MOVES))
 
 
 def _size(node: Node) -> int:

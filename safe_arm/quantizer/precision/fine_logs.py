@@ -116,8 +116,7 @@ def keep_logs_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(_fine_logs(model), _annotate)
-    model.recompile()
+    keep_fine(model, _fine_logs(model), _annotate)
 
 
 def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:

@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.observer import MinMaxObserver
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    ScaleAndZero,
     annotation_of,
     int8_spec,
     is_calibrated,
@@ -57,7 +58,7 @@ class DistanceObserver(MinMaxObserver):
         super().forward(x_orig[x_orig > MASKED])
         return x_orig
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the domain."""
         lowest = torch.clamp(self.min_val * _ROOM, min=-_FARTHEST, max=0.0)
         return self._calculate_qparams(lowest, torch.zeros_like(lowest))

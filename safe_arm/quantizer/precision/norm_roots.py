@@ -18,6 +18,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
+    ScaleAndZero,
     annotation_of,
     int8_spec,
     specs_read,
@@ -36,6 +37,7 @@ from safe_arm.quantizer.precision.exact_products import (
     give_one_spec,
     is_int8,
     product_spec,
+    step_of,
     terms_of,
     wide_spec,
 )
@@ -211,17 +213,10 @@ def keep_norm_roots(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    kept = []
-    for each in list(fine_roots(model)):
-        found = mean_square_of(each.argument)
-        if found is None or each.is_annotated:
-            continue
-        if _may_be_exact(found):
-            kept.append(each)
-        else:
-            each.undo()
-    keep_fine(kept, _annotate)
-    model.recompile()
+    roots = [
+        root for root in fine_roots(model) if mean_square_of(root.argument) is not None
+    ]
+    keep_fine(model, roots, _annotate, _may_be_exact)
 
 
 def sizes_of_roots(model: GraphModule) -> dict[Node, int]:
@@ -260,8 +255,10 @@ def _is_read_as_given(value: Node, reader: Node) -> bool:
     return isinstance(spec, DerivedQuantizationSpec) and annotation.output_qspec is spec
 
 
-def _may_be_exact(found: MeanSquare) -> bool:
+def _may_be_exact(root: TwoSteps) -> bool:
     """Tell whether a sum of squares has 8 bits all over, and fits 32 bits if nothing of it is rounded."""
+    found = mean_square_of(root.argument)
+    assert found is not None
     nodes = [found.total, *found.total.all_input_nodes]
     nodes += [node for node in (found.mean, found.raised) if node is not None]
     if not all(map(is_of_int8, nodes)):
@@ -331,29 +328,26 @@ class _Bound:
 
     def spec(
         self,
-        qparams: Callable[[Sequence[Any]], tuple[Tensor, Tensor]],
+        scale_of: Callable[[Sequence[Any]], Tensor],
         *places: EdgeOrNode,
     ) -> DerivedQuantizationSpec:
         """Return the specification of integers in a scale that is computed of that of the values and of others."""
-        return wide_spec([*self._places, *places], qparams)
+        return wide_spec([*self._places, *places], scale_of)
 
-    def of_sum(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return the qparams of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
-        scale = self._largest(observers[0]) / self._factor / _CODES
-        return scale, torch.zeros_like(scale, dtype=torch.int32)
+    def of_sum(self, observers: Sequence[Any]) -> Tensor:
+        """Return the scale of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
+        return self._largest(observers[0]) / self._factor / _CODES
 
-    def of_unit(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return the qparams of the mean, so that its product with the square of its rough root fits 32 bits."""
+    def of_unit(self, observers: Sequence[Any]) -> Tensor:
+        """Return the scale of the mean, so that its product with the square of its rough root fits 32 bits."""
         value, mean = observers
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
         largest = torch.maximum(self._largest(value), seen * LARGEST_UNIT)
-        scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
-        return scale, torch.zeros_like(scale, dtype=torch.int32)
+        return largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
 
     def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
-        step, _ = value.calculate_qparams()
-        return self._size * step**2 * self._factor + self._least
+        return self._size * step_of(value) ** 2 * self._factor + self._least
 
 
 def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
@@ -367,6 +361,6 @@ def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
     return ratio.sqrt().clamp(1.0, REACH)
 
 
-def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_rough(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a rough root for the observer of its mean."""
     return of_rough(observers, _reach(observers[0]))

@@ -155,11 +155,10 @@ def _spec_of_lengths(roots: Sequence[TwoSteps], terms: int) -> DerivedQuantizati
     )
 
 
-def _of_lengths(observers: Sequence[Any], terms: int) -> tuple[Tensor, Tensor]:
-    """Return the qparams of a product of lengths for the observers of their squares."""
+def _of_lengths(observers: Sequence[Any], terms: int) -> Tensor:
+    """Return the scale of a product of lengths for the observers of their squares."""
     lengths = []
     for square in observers:
         step, zero_point = square.calculate_qparams()
         lengths.append((step * (square.quant_max - zero_point)).sqrt())
-    scale = math.prod(lengths) * (terms / _CODES)
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+    return math.prod(lengths) * (terms / _CODES)

@@ -15,6 +15,8 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_float32,
+    lower_bound,
     replace_node,
     static_sizes,
     tensor_of,
@@ -105,8 +107,7 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         write: reads what is stored.
         value: a value of a float graph that stock's passes have transformed.
     """
-    tensor = tensor_of(value)
-    if not isinstance(value, Node) or tensor is None or tensor.dtype != torch.float32:
+    if not is_float32(value):
         return None
     if is_exact_sum(value) or squares_added(value):
         return NearSum(value)
@@ -114,7 +115,10 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
     if op_name(value) in RESHAPES and static_sizes(value) is not None:
         return near_sum(write, source)
     if is_call(value, _CLAMP):
-        return _bounded(value, near_sum(write, source))
+        inner, low = near_sum(write, source), lower_bound(value)
+        if inner is None or low is None:
+            return None
+        return replace(inner, least=max(inner.least, low))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
     number = write.number(value.args[1])
@@ -139,16 +143,6 @@ def _raised(inner: NearSum, number: float) -> NearSum | None:
     if number < 0:
         return None
     return replace(inner, offset=inner.offset + number, least=inner.least + number)
-
-
-def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
-    """Return what is near a sum with a lower bound of its own; None if it has an upper one."""
-    low, high = (*clamp.args[1:], None, None)[:2]
-    if inner is None or high is not None or clamp.kwargs:
-        return None
-    if not isinstance(low, (int, float)):
-        return None
-    return replace(inner, least=max(inner.least, float(low)))
 
 
 def squares_added(value: object) -> list[Node]:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
+    EdgeOrNode,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    ScaleAndZero,
     annotation_of,
+    derived_spec,
     int8_spec,
     plain_spec,
     specs_read,
 )
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import is_float32, tensor_of
 from safe_arm.quantizer.precision.exact_products import is_centred
 
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -120,39 +123,29 @@ def copy_inputs(source: Node, node: Node) -> None:
 
 
 def keep_fine(
-    found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
+    model: GraphModule,
+    found: Iterable[_Steps],
+    annotate: Callable[[_Steps, QuantizationSpec], None],
+    is_worth_it: Callable[[_Steps], bool] = lambda _: True,
 ) -> None:
-    """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits."""
+    """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits, or not worth it."""
     for each in list(found):
         if each.is_annotated:
             continue
-        spec = each.spec
+        spec = each.spec if is_worth_it(each) else None
         if spec is None:
             each.undo()
         else:
             annotate(each, spec)
+    model.recompile()
 
 
-def derived_spec(
-    spec: QuantizationSpec,
-    place: tuple[Node, Node],
-    qparams: Callable[..., tuple[Tensor, Tensor]],
+def affine_spec(
+    spec: QuantizationSpec, place: EdgeOrNode, qparams: Callable[..., ScaleAndZero]
 ) -> DerivedQuantizationSpec:
-    """Return the specification of a value whose qparams are computed from the observer of another.
-
-    Args:
-        spec: that of the other.
-        place: where the other is read.
-        qparams: computes them.
-    """
-    return DerivedQuantizationSpec(
-        derived_from=[place],
-        derive_qparams_fn=qparams,
-        dtype=spec.dtype,
-        quant_min=spec.quant_min,
-        quant_max=spec.quant_max,
-        qscheme=torch.per_tensor_affine,
-    )
+    """Return the affine specification of a value whose qparams are computed from the observer of another."""
+    affine = replace(spec, qscheme=torch.per_tensor_affine)
+    return derived_spec(affine, [place], qparams)
 
 
 def give_spec(
@@ -182,7 +175,7 @@ def fixed_spec(
     )
 
 
-def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
+def up_to(largest: float, like: ObserverOrFakeQuantize) -> ScaleAndZero:
     """Return the qparams of values from 0 to the largest in the codes of an observer."""
     scale, zero_point = like.calculate_qparams()
     low, high = like.quant_min, like.quant_max
@@ -193,7 +186,7 @@ def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]
 def is_broadcast(reciprocal: Node) -> bool:
     """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
     divisor = tensor_of(reciprocal)
-    if divisor is None or divisor.dtype != torch.float32:
+    if divisor is None or not is_float32(reciprocal):
         return False
     is_wider = False
     for reader in reciprocal.users:

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
+    number_of,
     rewrite_with_constants,
 )
 from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
@@ -62,8 +63,8 @@ def _is_far(value: Tensor) -> bool:
 def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the maximum; one that is not below a number."""
     if not _is_far(value):
-        bound = _bound(value)
-        if bound > -SMALLEST_FILL:
+        bound = number_of(value)
+        if bound is None or bound > -SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, min=bound)
     if value.flatten()[0] < 0:
@@ -74,21 +75,13 @@ def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
 def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the minimum; one that is not above a number."""
     if not _is_far(value):
-        bound = _bound(value)
-        if bound < SMALLEST_FILL:
+        bound = number_of(value)
+        if bound is None or bound < SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, max=bound)
     if value.flatten()[0] > 0:
         place = 1 - place
     return _operand(node, place)
-
-
-def _bound(value: Tensor) -> float:
-    """Return the number that a constant has everywhere; 0 if it has several."""
-    if value.dtype != torch.float32 or not value.numel():
-        return 0.0
-    low, high = value.aminmax()
-    return float(low) if low == high else 0.0
 
 
 def _clamped(node: Node, place: int, **bound: float) -> Node | None:

@@ -147,8 +147,7 @@ def _skip_high_rank(node: Node) -> bool:
     """Let a reshape to a low rank read what a reshape to a high rank reads; tell whether it does now."""
     if not _is_reshape(node) or not _is_low(node):
         return False
-    source = node.args[0]
-    assert isinstance(source, Node)
+    source = node.all_input_nodes[0]
     if not _is_high(source):
         return False
     low = _low_source(source)

@@ -72,8 +72,7 @@ def _are_all_parts(value: Node, dim: int, nodes: Iterable[Node]) -> bool:
     size = whole.shape[dim]
     places = []
     for node in nodes:
-        part = node.args[0]
-        assert isinstance(part, Node)
+        part = node.all_input_nodes[0]
         place = part.args[2]
         if not isinstance(size, int) or not isinstance(place, int):
             return False
@@ -85,8 +84,7 @@ def _apply(value: Node, dim: int, nodes: list[Node]) -> None:
     first = min(nodes)
     whole = Writer(first)(_LAYER, value, *first.args[1:])
     for node in nodes:
-        part = node.args[0]
-        assert isinstance(part, Node)
+        part = node.all_input_nodes[0]
         assert callable(part.target)
         result = Writer(node)(part.target, whole, dim, part.args[2])
         replace_node(node, result)

@@ -10,9 +10,9 @@ from torch.fx import GraphModule, Node
 from safe_arm.quantizer.domains.filled_domains import moved_to_extremes
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_float32,
     replace_node,
     rewrite_all,
-    tensor_of,
 )
 
 _WHERE = torch.ops.aten.where
@@ -35,9 +35,8 @@ def fill_from_tensors(model: GraphModule) -> None:
 
 def _fill(node: Node) -> None:
     place = _NUMBERS[node.target]
-    result = tensor_of(node)
     number = node.args[place]
-    if result is None or result.dtype != torch.float32:
+    if not is_float32(node):
         return
     if not isinstance(number, (int, float)) or node.kwargs:
         return

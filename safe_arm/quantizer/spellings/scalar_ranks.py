@@ -111,8 +111,7 @@ def _give_tensor(node: Node, module: GraphModule) -> None:
 
 def _flatten_weight(node: Node) -> None:
     """Make the one weight of a PReLU of a scalar a scalar."""
-    weight = node.args[1]
-    assert isinstance(weight, Node)
+    weight = node.all_input_nodes[1]
     if weight.meta["val"].dim():
         with node.graph.inserting_before(node):
             scalar = add_call(node.graph, _ATEN.view.default, weight, [])

@@ -230,8 +230,7 @@ def _weight(write: Writer, matrix: Node) -> Node | None:
         return write(_ATEN.t.default, matrix)
     if matrix.target is not _ATEN.t.default:
         return None
-    weight = matrix.args[0]
-    assert isinstance(weight, Node)
+    weight = matrix.all_input_nodes[0]
     if not _is_parameter(weight, 2):
         return None
     return weight

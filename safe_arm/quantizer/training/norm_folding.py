@@ -116,8 +116,7 @@ def _folded_once(norm: Node) -> bool:
 
     Without a bias it would write one for the first layer, and zeros over it for the next.
     """
-    layer = norm.args[0]
-    assert isinstance(layer, Node)
+    layer = norm.all_input_nodes[0]
     if len(layer.args) < 3:
         return False
     if layer.args[2] is None:
@@ -154,8 +153,7 @@ def spell_out(norm: Node, model: GraphModule) -> None:
     scale = _constant(norm, 1, model) / (variance + eps).sqrt()
     shift = _constant(norm, 2, model) - mean * scale
     fake = norm.meta["val"]
-    value = norm.args[0]
-    assert isinstance(value, Node)
+    value = norm.all_input_nodes[0]
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),
         ("shift", torch.ops.aten.add.Tensor, shift),

@@ -26,6 +26,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_constant,
     calls,
+    is_float32,
     replace_node,
     tensor_of,
 )
@@ -61,11 +62,8 @@ def give_norms_layers(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         for norm in calls(module, NORM):
-            value = tensor_of(norm)
-            if value is None or value.dtype != torch.float32:
-                continue
-            if layer_of(norm) is None and _is_stored(norm):
-                _give_layer(norm, value)
+            if is_float32(norm) and layer_of(norm) is None and _is_stored(norm):
+                _give_layer(norm, norm.meta["val"])
         module.recompile()
 
 
@@ -100,11 +98,10 @@ def layer_of(norm: Node) -> Node | None:
     for parameter in layer.args[1:3]:
         if isinstance(parameter, Node) and parameter.op != "get_attr":
             return None
-    value = tensor_of(layer)
-    if value is None or value.dtype != torch.float32:
+    if not is_float32(layer):
         return None
     # A layer of rows has its channels last, a norm has them second.
-    if op_name(layer) == "aten::linear" and value.dim() != 2:
+    if op_name(layer) == "aten::linear" and layer.meta["val"].dim() != 2:
         return None
     if op_name(layer) in _TRANSPOSED and arguments_by_name(layer)["groups"] != 1:
         return None
@@ -185,8 +182,7 @@ def _is_stored(norm: Node) -> bool:
 
 def _give_layer(norm: Node, value: Tensor) -> None:
     write = Writer(norm)
-    source = norm.args[0]
-    assert isinstance(source, Node)
+    source = norm.all_input_nodes[0]
     image = as_image(write, source)
     if image is None:
         return
