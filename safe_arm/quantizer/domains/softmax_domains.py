@@ -16,6 +16,7 @@ from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
+    QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import (
@@ -23,6 +24,7 @@ from safe_arm._compat.annotations import (
     annotation_of,
     derived_spec,
     plain_spec,
+    specs_read,
 )
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
@@ -209,19 +211,40 @@ def _fix(node: Node) -> None:
     if node.target == _ATEN.where.self:
         for source in annotation.input_qspec_map:
             annotation.input_qspec_map[source] = fixed
-    sources = [node]
-    while sources:
-        source = sources.pop()
-        for reader in source.users:
+    for reader in _follow(node, fixed, _gives_factor):
+        specs = specs_read(reader)
+        for other in specs:
+            specs[other] = fixed
+
+
+def _gives_factor(reader: Node, _: Node) -> bool:
+    return reader.target in _OF_FACTORS
+
+
+def _follow(
+    node: Node, spec: QuantizationSpecBase, keeps: Callable[[Node, Node], bool]
+) -> list[Node]:
+    """Quantise a value in one domain wherever it is read, and what keeps it; return the operators that do.
+
+    Args:
+        node: the value.
+        spec: the domain.
+        keeps: tells whether the result of a reader has the domain of what it reads.
+    """
+    followers = []
+    values = [node]
+    while values:
+        value = values.pop()
+        for reader in value.users:
             annotation = _annotation(reader)
             if annotation is None:
                 continue
-            annotation.input_qspec_map[source] = fixed
-            if reader.target in _OF_FACTORS:
-                for other in annotation.input_qspec_map:
-                    annotation.input_qspec_map[other] = fixed
-                annotation.output_qspec = fixed
-                sources.append(reader)
+            annotation.input_qspec_map[value] = spec
+            if keeps(reader, value):
+                annotation.output_qspec = spec
+                followers.append(reader)
+                values.append(reader)
+    return followers
 
 
 def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
@@ -257,17 +280,7 @@ def _limit(node: Node) -> None:
     before = _annotation(source)
     if before is not None and _is_read_as_mask(source):
         before.output_qspec = spec
-    masks = [node]
-    while masks:
-        mask = masks.pop()
-        for reader in mask.users:
-            annotation = _annotation(reader)
-            if annotation is None:
-                continue
-            annotation.input_qspec_map[mask] = spec
-            if _keeps_mask(reader, mask):
-                annotation.output_qspec = spec
-                masks.append(reader)
+    _follow(node, spec, _keeps_mask)
 
 
 def _keeps_mask(reader: Node, mask: Node) -> bool:

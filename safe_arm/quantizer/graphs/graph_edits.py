@@ -162,10 +162,12 @@ class Writer:
 
     Args:
         node: the operator in whose place they are written. Settings for its module or its name hold for them too.
+        marks: another operator whose marks they have.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, marks: Node | None = None) -> None:
         self._node = node
+        self._marks = marks or node
 
     def __call__(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
         """Write an operator, with its fake value."""
@@ -174,7 +176,7 @@ class Writer:
         return self._marked(written, written.meta["val"])
 
     def _marked(self, written: Node, value: object) -> Node:
-        written.meta = {**self._node.meta, "val": value}
+        written.meta = {**self._marks.meta, "val": value}
         return written
 
     def compute(

@@ -22,6 +22,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.precision.exact_products import (
+    CODE,
     INT32,
     exact_spec,
     product_spec,
@@ -37,8 +38,6 @@ from safe_arm.quantizer.precision.two_steps import (
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
 _PRODUCT = _ATEN.mul.Tensor
-#: Largest magnitude of a code of 8 bits less its zero point.
-_CODE = 255
 #: The most by which a factor times the number of values is off 1.
 _ROUNDED = 1e-6
 #: A mean of codes may be in the middle of two parts of a step, which TOSA rounds otherwise; this share of it is not.
@@ -141,7 +140,7 @@ def _mean_of(difference: Node) -> Mean | None:
     share = Writer(scaled).number(scaled.args[1])
     if share is None or abs(share * terms - 1) > _ROUNDED:
         return None
-    if terms * _CODE**2 > INT32.max:
+    if terms * CODE**2 > INT32.max:
         return None
     return Mean(total, scaled, tuple(views))
 

@@ -36,7 +36,7 @@ _SUM = torch.ops.aten.sum.dim_IntList
 _DIFFERENCE = torch.ops.aten.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
-_CODE, CODES_APART = 255, 510
+CODE, CODES_APART = 255, 510
 #: Steps of a difference from a mean in one of the minuend, at most; with 4 a product loses 0.1 dB to them.
 _MOST_STEPS = 16
 
@@ -123,7 +123,7 @@ def _most_steps(difference: Node, codes: int, largest: Mapping[Node, int]) -> in
 
 def _codes_of(difference: Node, from_exact_means: Container[Node]) -> int:
     """Return the largest magnitude of a difference, in codes of the minuend, but for its rounding."""
-    return _CODE if difference in from_exact_means else CODES_APART
+    return CODE if difference in from_exact_means else CODES_APART
 
 
 def _takes_difference(
@@ -139,7 +139,7 @@ def _takes_difference(
 
 def _code_after(product: Node) -> int:
     """Return the largest magnitude of what a product is multiplied by next; 1 for none."""
-    return _CODE if any(map(is_product, product.users)) else 1
+    return CODE if any(map(is_product, product.users)) else 1
 
 
 def _has_square(difference: Node) -> bool:
@@ -181,10 +181,14 @@ def product_size(product: Node, largest: dict[Node, int]) -> int:
     """
     size = 1
     for factor in product.args[:2]:
-        factor_size = _size_in(product, factor, largest)
-        if not factor_size and is_int8(factor, product):
-            factor_size = _CODE
-        size *= factor_size
+        size *= _size_of_factor(product, factor, largest)
+    return size
+
+
+def _size_of_factor(product: Node, factor: object, largest: Mapping[Node, int]) -> int:
+    size = _size_in(product, factor, largest)
+    if not size and is_int8(factor, product):
+        return CODE
     return size
 
 
@@ -201,7 +205,7 @@ def matmul_size(matmul: Node) -> int:
     terms = None if left is None else left.shape[-1]
     if not isinstance(terms, int):
         return INT32.max
-    return terms * _CODE**2
+    return terms * CODE**2
 
 
 def _is_multiplied(product: Node, size: int, largest: Mapping[Node, int]) -> bool:
@@ -274,9 +278,7 @@ def _takes(reader: Node, value: Node, size: int, largest: Mapping[Node, int]) ->
     others = [factor for factor in reader.args[:2] if factor is not value]
     if len(others) != 1:
         return False
-    factor = _size_in(reader, others[0], largest)
-    if not factor and is_int8(others[0], reader):
-        factor = _CODE
+    factor = _size_of_factor(reader, others[0], largest)
     return 0 < factor * size <= INT32.max
 
 
@@ -289,7 +291,7 @@ def is_exact_sum(value: Node) -> bool:
         return False
     if square.args[0] is not square.args[1]:
         return False
-    return terms_of(value) * _CODE**2 <= LARGEST_RESCALED
+    return terms_of(value) * CODE**2 <= LARGEST_RESCALED
 
 
 def is_summed(product: Node, size: int, most: int = INT32.max) -> bool:

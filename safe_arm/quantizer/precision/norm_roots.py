@@ -34,6 +34,8 @@ from safe_arm.quantizer.graphs.graph_edits import (
 )
 from safe_arm.quantizer.precision.exact_means import keep_factor
 from safe_arm.quantizer.precision.exact_products import (
+    CODE,
+    CODES_APART,
     give_one_spec,
     is_int8,
     product_spec,
@@ -65,8 +67,6 @@ _SUM = _ATEN.sum.dim_IntList
 _ADDITION = _ATEN.add.Tensor
 _POWER = _ATEN.pow.Tensor_Scalar
 _ROOT = _ATEN.rsqrt.default
-#: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
-_CODE, _CODES_APART = 255, 510
 #: Codes of the largest sum of squares, which is multiplied by 8 bits.
 _CODES = (LARGEST_RESCALED + 1) / 256
 #: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
@@ -268,7 +268,7 @@ def _may_be_exact(root: TwoSteps) -> bool:
 
 def _size_of(value: Node) -> int:
     """Return the largest magnitude of a value in steps of what it is computed of."""
-    return _CODES_APART if is_difference(value) else _CODE
+    return CODES_APART if is_difference(value) else CODE
 
 
 def _steps_in_code(root: TwoSteps) -> float:
@@ -344,7 +344,7 @@ class _Bound:
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
         largest = torch.maximum(self._largest(value), seen * LARGEST_UNIT)
-        return largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
+        return largest * (CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
 
     def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
         return self._size * step_of(value) ** 2 * self._factor + self._least

@@ -148,10 +148,10 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
-    mean = _constant(norm, 3, model)
-    variance = _constant(norm, 4, model)
-    scale = _constant(norm, 1, model) / (variance + eps).sqrt()
-    shift = _constant(norm, 2, model) - mean * scale
+    gamma, beta, mean, variance = norm.args[1:5]
+    spread = in_double(model, variance) + eps
+    scale = in_double(model, gamma, 1.0) / spread.sqrt()
+    shift = in_double(model, beta) - in_double(model, mean) * scale
     fake = norm.meta["val"]
     value = norm.all_input_nodes[0]
     for name, operator, numbers in (
@@ -166,9 +166,9 @@ def spell_out(norm: Node, model: GraphModule) -> None:
     replace_node(norm, value)
 
 
-def _constant(norm: Node, index: int, model: GraphModule) -> torch.Tensor:
-    """Return an argument of a norm in double precision; weights that it has none of are 1, a bias is 0."""
-    argument = norm.args[index]
-    if isinstance(argument, Node):
-        return attribute(model, argument.target).detach().double()
-    return torch.tensor(float(index == 1), dtype=torch.double)
+def in_double(model: GraphModule, node: object, otherwise: float = 0.0) -> torch.Tensor:
+    """Return a parameter or a statistic in double precision; a number for one that a norm does not have."""
+    if not isinstance(node, Node):
+        return torch.tensor(otherwise, dtype=torch.double)
+    value: torch.Tensor = attribute(model, node.target).detach()
+    return value.double()
