@@ -13,7 +13,6 @@ from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
-    add_constant,
     calls,
     pair,
     tensor_of,
@@ -54,9 +53,9 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             continue
         give_own_domain(model, pool, spec)
         if is_large:
-            _insert_step(model, pool, [kernel[0], 1], spec)
+            _insert_step(pool, [kernel[0], 1], spec)
             kernel = [1, kernel[1]]
-        _convolve(model, pool, kernel, stride)
+        _convolve(pool, kernel, stride)
     model.recompile()
 
 
@@ -101,9 +100,7 @@ def _window(pool: Node) -> tuple[list[int], list[int]]:
     return pair(kernel), pair(stride or kernel)
 
 
-def _insert_step(
-    model: GraphModule, pool: Node, kernel: list[int], spec: QuantizationSpec
-) -> None:
+def _insert_step(pool: Node, kernel: list[int], spec: QuantizationSpec) -> None:
     """Average with a smaller kernel before a pool, which reads the result."""
     source = pool.all_input_nodes[0]
     step = Writer(pool)(_POOL, source, kernel, [1, 1])
@@ -113,12 +110,10 @@ def _insert_step(
     )
     mine.input_qspec_map = {step: spec}
     pool.replace_input_with(source, step)
-    _convolve(model, step, kernel, [1, 1])
+    _convolve(step, kernel, [1, 1])
 
 
-def _convolve(
-    model: GraphModule, pool: Node, kernel: list[int], stride: list[int]
-) -> None:
+def _convolve(pool: Node, kernel: list[int], stride: list[int]) -> None:
     """Make a convolution of a pool, under the pool's name."""
     source = pool.all_input_nodes[0]
     like = tensor_of(source)
@@ -127,8 +122,7 @@ def _convolve(
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)
     weights = torch.full(shape, weight)
-    with model.graph.inserting_before(pool):
-        read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
+    read = Writer(pool).constant(weights, "_mean_of")
     annotation = annotation_of(pool)
     annotation.input_qspec_map[read] = number_spec(weight / _CODE)
     pool.target = _CONV

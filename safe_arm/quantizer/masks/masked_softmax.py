@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, calls
+from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 from safe_arm.quantizer.masks.combined_masks import combine_masks
@@ -50,7 +50,7 @@ def mask_probabilities(model: GraphModule) -> None:
         for softmax in list(softmaxes(module)):
             scores = _masked_scores(values, softmax)
             if scores is not None:
-                softmax.replace(_written(module, softmax, scores))
+                softmax.replace(_written(softmax, scores))
                 module.graph.eliminate_dead_code()
         module.recompile()
 
@@ -196,31 +196,31 @@ def _told_apart(scores: _Scores, softmax: Softmax) -> _Scores | None:
     return _Scores(scores.node, bias, keep)
 
 
-def _written(module: GraphModule, softmax: Softmax, scores: _Scores) -> Node:
+def _written(softmax: Softmax, scores: _Scores) -> Node:
     """Write the softmax of scores with a mask of the same rank, and return it."""
-    graph = module.graph
+    graph = softmax.node.graph
+    constant = Writer(softmax.node).constant
     like = softmax.value
     dim = softmax.dim
     rows = scores.keep.any(dim, keepdim=True)
     keep = scores.keep | ~rows
-    name = f"mask_of_{softmax.node.name}"
     with graph.inserting_before(softmax.node):
         x = scores.node
         if bool(scores.bias.any()):
-            bias = add_constant(module, f"{name}_bias", scores.bias, like)
+            bias = constant(scores.bias, "bias_of")
             x = add_call(graph, _ATEN.add.Tensor, x, bias)
         limit = bound_of(keep, like.dtype)
-        bound = add_constant(module, f"{name}_bound", limit, like)
+        bound = constant(limit, "bound_of")
         x = add_call(graph, _ATEN.minimum.default, x, bound)
         distance = distances(graph, x, dim)
         e = add_call(graph, _ATEN.exp.default, distance)
         ones = keep.to(like.dtype)
-        kept = add_constant(module, f"{name}_keep", ones, like)
+        kept = constant(ones, "keep_of")
         e = add_call(graph, _ATEN.mul.Tensor, e, kept)
         divisor = total(graph, e, dim)
         result = normalised(graph, e, divisor)
         if not bool(rows.all()):
             ones = rows.to(like.dtype)
-            some = add_constant(module, f"{name}_rows", ones, like)
+            some = constant(ones, "rows_of")
             result = add_call(graph, _ATEN.mul.Tensor, result, some)
     return result

@@ -14,7 +14,6 @@ from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_call,
-    add_constant,
     calls,
     moved_from,
     tensor_of,
@@ -61,7 +60,7 @@ def mask_at_run_time(model: GraphModule) -> None:
                 continue
             written = True
             if mask.fills:
-                replace_masked(module, softmax, mask)
+                replace_masked(softmax, mask)
                 continue
             if mask.node not in sums:
                 sums[mask.node] = _sums(module.graph, mask.node)
@@ -70,25 +69,22 @@ def mask_at_run_time(model: GraphModule) -> None:
                 operands = (mask.scores, added.masked)
                 masked = add_call(module.graph, _ATEN.add.Tensor, *operands)
             scores = replace(added, masked=masked)
-            softmax.replace(_written(module, softmax, scores))
+            softmax.replace(_written(softmax, scores))
         if written:
             module.graph.eliminate_dead_code()
         module.recompile()
 
 
-def replace_masked(
-    module: GraphModule, softmax: Softmax, mask: Mask, shown: Tensor | None = None
-) -> None:
+def replace_masked(softmax: Softmax, mask: Mask, shown: Tensor | None = None) -> None:
     """Put a softmax of scores that are masked by a condition in the place of another.
 
     Args:
-        module: the graph; changed in place.
-        softmax: the other.
+        softmax: the other; its graph is changed in place.
         mask: the scores and the condition.
         shown: which scores of a row that is hidden as a whole share its probability; None for all.
     """
-    scores = _chosen(module, softmax, mask)
-    softmax.replace(_written(module, softmax, scores, shown))
+    scores = _chosen(softmax, mask)
+    softmax.replace(_written(softmax, scores, shown))
 
 
 def inputs_of_masks(model: GraphModule) -> set[Node]:
@@ -216,13 +212,10 @@ def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
 
 
 def _written(
-    module: GraphModule,
-    softmax: Softmax,
-    scores: _MaskedScores,
-    shown: Tensor | None = None,
+    softmax: Softmax, scores: _MaskedScores, shown: Tensor | None = None
 ) -> Node:
     """Write the softmax of masked scores, and return it."""
-    graph = module.graph
+    graph = softmax.node.graph
     dim = softmax.dim
     keep = scores.keep
     with graph.inserting_before(softmax.node):
@@ -232,9 +225,8 @@ def _written(
             from_last = dim - softmax.value.dim()
             keep = _with_empty_rows(graph, keep, from_last)
         if shown is not None:
-            like = softmax.value
-            name = f"mask_of_{softmax.node.name}_shown"
-            constant = add_constant(module, name, shown.to(like.dtype), like)
+            ones = shown.to(softmax.value.dtype)
+            constant = Writer(softmax.node).constant(ones, "shown_of")
             keep = add_call(graph, _ATEN.mul.Tensor, keep, constant)
         e = add_call(graph, _ATEN.mul.Tensor, e, keep)
         divisor = total(graph, e, dim)
@@ -265,24 +257,24 @@ class _MaskedScores:
     keep: Node
 
 
-def _chosen(module: GraphModule, softmax: Softmax, mask: Mask) -> _MaskedScores:
+def _chosen(softmax: Softmax, mask: Mask) -> _MaskedScores:
     """Write scores that are masked by a condition."""
-    graph = module.graph
+    graph = softmax.node.graph
+    constant = Writer(softmax.node).constant
     like = softmax.value
     shape = [1] * like.dim()
-    name = f"mask_of_{softmax.node.name}"
     none = torch.zeros(shape, dtype=torch.bool)
     with graph.inserting_before(softmax.node):
         keep = mask.node
         if mask.inverted:
             keep = add_call(graph, _ATEN.logical_not.default, keep)
         limit = bound_of(none, like.dtype)
-        low = add_constant(module, f"{name}_low", limit, like)
+        low = constant(limit, "low_of")
         masked = add_call(graph, _ATEN.where.self, keep, mask.scores, low)
         ones = torch.ones(shape, dtype=like.dtype)
-        one = add_constant(module, f"{name}_one", ones, like)
+        one = constant(ones, "one_of")
         zeros = torch.zeros(shape, dtype=like.dtype)
-        zero = add_constant(module, f"{name}_zero", zeros, like)
+        zero = constant(zeros, "zero_of")
         kept = add_call(graph, _ATEN.where.self, keep, one, zero)
     return _MaskedScores(masked, kept)
 

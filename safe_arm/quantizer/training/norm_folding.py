@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
-from safe_arm.quantizer.graphs.graph_edits import add_constant, replace_node
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
@@ -153,16 +153,14 @@ def spell_out(norm: Node, model: GraphModule) -> None:
     scale = in_double(model, gamma, 1.0) / spread.sqrt()
     shift = in_double(model, beta) - in_double(model, mean) * scale
     fake = norm.meta["val"]
+    write = Writer(norm)
     value = norm.all_input_nodes[0]
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),
         ("shift", torch.ops.aten.add.Tensor, shift),
     ):
         constant = numbers.to(fake.dtype).view(-1, *(1,) * (fake.dim() - 2))
-        with model.graph.inserting_before(norm):
-            read = add_constant(model, f"{norm.name}_{name}", constant, fake)
-            value = model.graph.call_function(operator, (value, read))
-        value.meta.update(norm.meta)
+        value = write(operator, value, write.constant(constant, name))
     replace_node(norm, value)
 
 

@@ -24,11 +24,9 @@ from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
-    add_constant,
     calls,
     is_float32,
     replace_node,
-    tensor_of,
 )
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
@@ -199,16 +197,13 @@ def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
     """Let a layer that has no bias add zeros, of the shape of the norm's mean."""
     source, weight, *more = layer.args
     mean = norm.args[3]
-    like = tensor_of(mean)
-    if more and more[0] is not None:
-        return
-    if not isinstance(mean, Node) or like is None:
+    has_bias = bool(more) and more[0] is not None
+    if has_bias or not isinstance(mean, Node):
         return
     zeros = torch.zeros_like(attribute(model, mean.target))
     # The norm takes away what would be learnt here.
     zeros = torch.nn.Parameter(zeros, requires_grad=False)
-    with model.graph.inserting_before(layer):
-        bias = add_constant(model, f"bias_of_{layer.name}", zeros, like)
+    bias = Writer(layer).constant(zeros, "bias_of")
     layer.args = (source, weight, bias, *more[1:])
 
 
