@@ -17,11 +17,13 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import ScaleAndZero, annotation_of, plain_spec
 from safe_arm.quantizer.graphs.graph_edits import calls
 
+_ATEN = torch.ops.aten
+
 #: The largest magnitude that is read. That of ``atanh`` is stock's; a code times a scale may round up, but not to 1.
 _BOUNDS: dict[Any, float] = {
-    torch.ops.aten.acos.default: 1 - 2.0**-20,
-    torch.ops.aten.asin.default: 1 - 2.0**-20,
-    torch.ops.aten.atanh.default: 0.999,
+    _ATEN.acos.default: 1 - 2.0**-20,
+    _ATEN.asin.default: 1 - 2.0**-20,
+    _ATEN.atanh.default: 0.999,
 }
 
 

@@ -10,9 +10,11 @@ from safe_arm._compat.annotations import annotation_of, is_calibrated
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import calls
 
-_CLAMP = torch.ops.aten.clamp.default
-_HARDTANH = torch.ops.aten.hardtanh.default
-_RELU6 = torch.ops.aten.relu6.default
+_ATEN = torch.ops.aten
+
+_CLAMP = _ATEN.clamp.default
+_HARDTANH = _ATEN.hardtanh.default
+_RELU6 = _ATEN.relu6.default
 #: Observers that look at a calibrated value, in whose place a fake-quantise module stands in training.
 
 

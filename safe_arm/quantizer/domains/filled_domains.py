@@ -33,25 +33,27 @@ from safe_arm.quantizer.graphs.stand_ins import (
     shown,
 )
 
-_PAD = torch.ops.aten.pad.default
-_CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
+_ATEN = torch.ops.aten
+
+_PAD = _ATEN.pad.default
+_CONSTANT_PAD = _ATEN.constant_pad_nd.default
 #: Operators that take the greatest of their values, or its place.
 GREATEST = (
     # ReLU makes zero of the number, and every domain has a code for zero.
-    torch.ops.aten.relu.default,
-    torch.ops.aten.amax.default,
-    torch.ops.aten.max.default,
-    torch.ops.aten.max.dim,
-    torch.ops.aten.max_pool1d.default,
-    torch.ops.aten.max_pool2d.default,
-    torch.ops.aten.argmax.default,
+    _ATEN.relu.default,
+    _ATEN.amax.default,
+    _ATEN.max.default,
+    _ATEN.max.dim,
+    _ATEN.max_pool1d.default,
+    _ATEN.max_pool2d.default,
+    _ATEN.argmax.default,
 )
 #: Operators that take the least.
 LEAST = (
-    torch.ops.aten.amin.default,
-    torch.ops.aten.min.default,
-    torch.ops.aten.min.dim,
-    torch.ops.aten.argmin.default,
+    _ATEN.amin.default,
+    _ATEN.min.default,
+    _ATEN.min.dim,
+    _ATEN.argmin.default,
 )
 #: Operators whose results are elements of their first argument, by place.
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)

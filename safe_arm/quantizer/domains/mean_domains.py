@@ -22,11 +22,13 @@ from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import calls, readers_of, static_sizes
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
 
-_SUM = torch.ops.aten.sum.dim_IntList
-_PRODUCT = torch.ops.aten.mul.Tensor
-_RECIPROCAL = torch.ops.aten.reciprocal.default
-_CLAMP = torch.ops.aten.clamp.default
-_DIFFERENCE = torch.ops.aten.sub.Tensor
+_ATEN = torch.ops.aten
+
+_SUM = _ATEN.sum.dim_IntList
+_PRODUCT = _ATEN.mul.Tensor
+_RECIPROCAL = _ATEN.reciprocal.default
+_CLAMP = _ATEN.clamp.default
+_DIFFERENCE = _ATEN.sub.Tensor
 #: The mean of so many values rarely reaches over half of their domain.
 _TERMS = 16
 #: Rows after which the range that was seen is the range.

@@ -21,30 +21,32 @@ from safe_arm.quantizer.graphs.operator_schemas import (
     written_buffers,
 )
 
+_ATEN = torch.ops.aten
+
 #: Maximum number of elements of a value that is computed.
 _LARGEST = 1 << 24
 _UNKNOWN = object()
 #: Operators that depend on a tensor's sizes alone: what they fill with, or where it stands.
 _NUMBERS: dict[Any, float] = {
-    torch.ops.aten.zeros_like.default: 0.0,
-    torch.ops.aten.new_zeros.default: 0.0,
-    torch.ops.aten.ones_like.default: 1.0,
-    torch.ops.aten.new_ones.default: 1.0,
+    _ATEN.zeros_like.default: 0.0,
+    _ATEN.new_zeros.default: 0.0,
+    _ATEN.ones_like.default: 1.0,
+    _ATEN.new_ones.default: 1.0,
 }
 _PLACES: dict[Any, int] = {
-    torch.ops.aten.full_like.default: 1,
-    torch.ops.aten.new_full.default: 2,
+    _ATEN.full_like.default: 1,
+    _ATEN.new_full.default: 2,
 }
 #: Arithmetic with a number, which a tensor of one number leaves one of one number.
 _ARITHMETIC: dict[Any, Callable[..., float]] = {
-    torch.ops.aten.add.Tensor: operator.add,
-    torch.ops.aten.sub.Tensor: operator.sub,
-    torch.ops.aten.mul.Tensor: operator.mul,
-    torch.ops.aten.div.Tensor: operator.truediv,
-    torch.ops.aten.neg.default: operator.neg,
+    _ATEN.add.Tensor: operator.add,
+    _ATEN.sub.Tensor: operator.sub,
+    _ATEN.mul.Tensor: operator.mul,
+    _ATEN.div.Tensor: operator.truediv,
+    _ATEN.neg.default: operator.neg,
 }
 #: Stands behind a tensor that is written down in ``forward``.
-_DETACH = torch.ops.aten.detach_.default
+_DETACH = _ATEN.detach_.default
 
 
 class ConstantValues:

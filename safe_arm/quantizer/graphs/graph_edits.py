@@ -18,6 +18,8 @@ from safe_arm.core.calls import called, example_value
 from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
 
+_ATEN = torch.ops.aten
+
 #: Operators whose results are elements of their first argument, chosen by their places.
 MOVES = VIEWS | operators(ElementOrigin.PART)
 #: Spellings of a reshape that take no copy.
@@ -65,7 +67,7 @@ def pair(numbers: list[int]) -> list[int]:
 
 def lower_bound(clamp: Node) -> float | None:
     """Return the number that is the only bound of a clamp; None for any other, and for any other operator."""
-    if clamp.target is not torch.ops.aten.clamp.default or clamp.kwargs:
+    if clamp.target is not _ATEN.clamp.default or clamp.kwargs:
         return None
     low, high = (*clamp.args[1:], None, None)[:2]
     is_lone = high is None and isinstance(low, (int, float))
@@ -221,7 +223,7 @@ class Writer:
             target: Any = node.target
             if op_name(node) in _VIEWED:
                 # Quantised values may have other strides, of which there is no view.
-                target = torch.ops.aten.reshape.default
+                target = _ATEN.reshape.default
             args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
             with self._node.graph.inserting_before(self._node):
                 written = self._node.graph.call_function(target, args, kwargs)
@@ -262,7 +264,7 @@ class Writer:
         size = node.meta["val"].shape[dim]
         if isinstance(size, int):
             return size
-        return self(torch.ops.aten.sym_size.int, node, dim)
+        return self(_ATEN.sym_size.int, node, dim)
 
 
 def write_note(node: Node, key: str, note: str) -> None:

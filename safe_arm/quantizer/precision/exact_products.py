@@ -30,10 +30,12 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
 
-_PRODUCT = torch.ops.aten.mul.Tensor
-_MATMUL = torch.ops.aten.bmm.default
-_SUM = torch.ops.aten.sum.dim_IntList
-_DIFFERENCE = torch.ops.aten.sub.Tensor
+_ATEN = torch.ops.aten
+
+_PRODUCT = _ATEN.mul.Tensor
+_MATMUL = _ATEN.bmm.default
+_SUM = _ATEN.sum.dim_IntList
+_DIFFERENCE = _ATEN.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 CODE, CODES_APART = 255, 510

@@ -40,6 +40,8 @@ from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
 
+_ATEN = torch.ops.aten
+
 #: Functions of tensors, which are traced.
 _FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
@@ -73,16 +75,16 @@ _COMPOSITES = named(
 #: be in the delegate.
 _COSTLY = frozenset(
     (
-        torch.ops.aten.addcdiv.default,
-        torch.ops.aten.addcmul.default,
-        torch.ops.aten.baddbmm.default,
-        torch.ops.aten.lerp.Scalar,
-        torch.ops.aten.lerp.Tensor,
-        torch.ops.aten.linalg_norm.default,
-        torch.ops.aten.prod.dim_int,
-        torch.ops.aten.rms_norm.default,
-        torch.ops.aten.std.correction,
-        torch.ops.aten.std.dim,
+        _ATEN.addcdiv.default,
+        _ATEN.addcmul.default,
+        _ATEN.baddbmm.default,
+        _ATEN.lerp.Scalar,
+        _ATEN.lerp.Tensor,
+        _ATEN.linalg_norm.default,
+        _ATEN.prod.dim_int,
+        _ATEN.rms_norm.default,
+        _ATEN.std.correction,
+        _ATEN.std.dim,
     )
 )
 #: Operators that stock annotates, but not where they write into their argument.
@@ -115,7 +117,7 @@ def spell_out_operators(
     if keeps_costly:
         kept.update(_COSTLY)
     if keeps_norms:
-        kept.add(torch.ops.aten.batch_norm.default)
+        kept.add(_ATEN.batch_norm.default)
         writers = {**_WRITERS, **TRAINED_CELLS}
     if in_groups:
         functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}

@@ -29,14 +29,16 @@ from safe_arm.quantizer.graphs.graph_edits import (
 from safe_arm.quantizer.graphs.own_names import address_of, own_name
 from safe_arm.quantizer.training.trained_constants import COMPUTED, is_for_training
 
-_NORM = torch.ops.aten.batch_norm.default
-_VIEW = torch.ops.aten.view.default
+_ATEN = torch.ops.aten
+
+_NORM = _ATEN.batch_norm.default
+_VIEW = _ATEN.view.default
 #: Operators by which factors and offsets of channels meet a value.
 _ARITHMETIC = (
-    torch.ops.aten.mul.Tensor,
-    torch.ops.aten.add.Tensor,
-    torch.ops.aten.sub.Tensor,
-    torch.ops.aten.div.Tensor,
+    _ATEN.mul.Tensor,
+    _ATEN.add.Tensor,
+    _ATEN.sub.Tensor,
+    _ATEN.div.Tensor,
 )
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
