@@ -19,7 +19,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     tensor_of,
 )
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
-from safe_arm.quantizer.graphs.operator_schemas import may_alias
+from safe_arm.quantizer.graphs.own_writes import functional_of
 
 _ATEN = torch.ops.aten
 #: A sum with it is the number itself.
@@ -44,6 +44,8 @@ def spell_out_masks(model: GraphModule) -> None:
             rule = _RULES.get(node.target)
             if rule is not None:
                 rule(node)
+            if node.target in _FILLS:
+                node.target = functional_of(node) or node.target
             if node.target in _SCALES:
                 _scale_before_fill(node, values)
         module.recompile()
@@ -139,15 +141,6 @@ def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
     return readers
 
 
-def _spell_out_fill(node: Node) -> None:
-    """Replace an in-place fill of a value without another name or reader by one out of place."""
-    source = node.all_input_nodes[0]
-    if source.op != "call_function" or may_alias(source):
-        return
-    if len(source.users) == 1:
-        node.target = _FILLS[node.target]  # type: ignore[index]
-
-
 def _scale_before_fill(node: Node, values: ConstantValues) -> None:
     """Move a positive factor before a fill with a low number: scale the filled value and the low number."""
     filled, factor = node.args[:2]
@@ -182,13 +175,8 @@ _OPERANDS: dict[Any, tuple[int, int]] = {
     _ATEN.where.ScalarOther: (1, 2),
     _ATEN.where.ScalarSelf: (1, 2),
 }
-_FILLS = {
-    _ATEN.masked_fill_.Scalar: _ATEN.masked_fill.Scalar,
-    _ATEN.masked_fill_.Tensor: _ATEN.masked_fill.Tensor,
-}
+_FILLS = (_ATEN.masked_fill_.Scalar, _ATEN.masked_fill_.Tensor)
 _RULES: dict[Any, Callable[[Node], None]] = {
     _ATEN.log.default: _spell_out_logarithm,
     _ATEN.mul.Tensor: _spell_out_product,
-    _ATEN.masked_fill_.Scalar: _spell_out_fill,
-    _ATEN.masked_fill_.Tensor: _spell_out_fill,
 }
