@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -229,7 +229,7 @@ def in_double(node: Node, *, branches_up: bool = True) -> Callable[..., Any]:
     """
     control_flow = _CONTROL_FLOW.get(str(node.target))
     if control_flow is not None:
-        return partial(control_flow, branches_up)
+        return wraps(control_flow)(partial(control_flow, branches_up))
     special = _SPECIAL.get(op_name(node))
     if special is not None:
         return special

@@ -151,7 +151,12 @@ def test_a_second_export_of_the_same_net(monkeypatch):
     outcome, whole = through_ours(Case(source, (Input((1, 2, 6, 6)),), Config("INT")))
     assert outcome.verdict == "right"
     assert properties.again(whole) == ""
-    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", ())
+
+    def write(model):
+        with torch.no_grad():
+            next(model.parameters()).mul_(2)
+
+    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", (write,))
     with pytest.raises(safe_quantizers.InternalError, match="wrote into"):
         properties.again(whole)
 

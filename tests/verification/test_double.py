@@ -4,7 +4,7 @@ import copy
 
 import torch
 from lowering import PROFILES, lower, output_steps, quantize, tosa
-from small import image
+from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.verification.double import evaluate_in_double
@@ -58,3 +58,12 @@ def test_a_lowered_graph_keeps_its_calls_of_delegates(small):
     expected = run_lowered(program, image())[0]
     evaluate_in_double(program.graph_module)
     assert (run_lowered(program, image())[0] - expected).abs().max() < 1e-6  # a float32 scale times codes
+
+
+def test_branches_of_control_flow_compute_in_double_too():
+    net = Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)))
+    x = image()[0].abs()
+    graph_module = torch.export.export(net, (x,)).module(check_guards=False)
+    evaluate_in_double(graph_module)
+    for value, branch in ((x, torch.sin), (-x, torch.cos)):
+        assert torch.equal(graph_module(value), branch(value.double()))

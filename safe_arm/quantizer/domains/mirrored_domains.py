@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import ScaleAndZero, annotation_of, derived_spec
+from safe_arm.quantizer.domains.own_domains import is_joined
 from safe_arm.quantizer.graphs.graph_edits import calls
 
 _NEG = torch.ops.aten.neg.default
@@ -20,7 +21,8 @@ _NEG = torch.ops.aten.neg.default
 def mirror_domains(model: GraphModule) -> None:
     """Give what ``neg`` returns the mirrored qparams of what it reads: each code becomes another, none is rounded.
 
-    Stock observes both, and what two histograms cut off differs. A symmetric domain is its own mirror.
+    Stock observes both, and what two histograms cut off differs. A symmetric domain is its own mirror. A negative that
+    is joined with other values is observed with them.
 
     Args:
         model: an annotated float graph; its annotations are changed.
@@ -28,6 +30,8 @@ def mirror_domains(model: GraphModule) -> None:
     for node in calls(model, _NEG):
         annotation = annotation_of(node)
         if annotation is None or annotation.output_qspec is None:
+            continue
+        if is_joined(node):
             continue
         source = node.args[0]
         spec = annotation.input_qspec_map.get(source)

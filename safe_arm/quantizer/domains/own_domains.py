@@ -1,4 +1,4 @@
-"""Giving an operator's output a domain of its own where stock shares that of its input."""
+"""Domains that an operator's output has for itself, and those that it shares with what is joined with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import annotation_of, int8_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    shares,
+    specs_read,
+)
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import named
+
+_PADS = named("constant_pad_nd pad")
 
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
@@ -41,6 +50,27 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
             if _is_shared(shared, edge):
                 annotation.input_qspec_map[source] = same
     annotation_of(node).output_qspec = spec
+
+
+def is_joined(value: Node) -> bool:
+    """Tell whether an operator reads a value, or what is moved of it, in one domain with other values.
+
+    All that is joined gets the qparams that the value has.
+    """
+    pending = [value]
+    for each in pending:
+        for reader in each.users:
+            if not shares(reader):
+                continue
+            if len(specs_read(reader)) > 1 or _fills(reader):
+                return True
+            pending.append(reader)
+    return False
+
+
+def _fills(reader: Node) -> bool:
+    """Tell whether an operator adds a number to the values that it moves that may lie outside their domain."""
+    return op_name(reader) in _PADS and any(reader.args[2:])
 
 
 def _is_shared(spec: object, edge: object) -> bool:

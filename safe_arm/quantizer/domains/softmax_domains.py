@@ -29,6 +29,7 @@ from safe_arm._compat.annotations import (
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
+from safe_arm.quantizer.domains.own_domains import is_joined
 from safe_arm.quantizer.graphs.graph_edits import moved_from
 from safe_arm.quantizer.graphs.mask_bounds import (
     is_bound,
@@ -174,6 +175,8 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
         return
     scores = domains.get(source)  # type: ignore[arg-type]
     if scores is None:
+        if is_joined(node):
+            return
         scores = _observed(node, source)
     elif maximum in domains:
         annotation.input_qspec_map[source] = scores.derived

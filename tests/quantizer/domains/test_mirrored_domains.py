@@ -1,6 +1,8 @@
 """A negated value has the mirrored domain."""
 
+import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, tosa
 from small import Lambda
@@ -41,3 +43,42 @@ def test_a_symmetric_domain_is_its_own_mirror_and_twice_a_negative_is_the_value(
     quantised = quantize(Lambda(lambda m, x: (x * 1.0).neg().neg()), INPUTS, tosa(PROFILES[0]))
     negatives = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
     check_mirrored(*(QParams.of(next(iter(node.users))) for node in negatives))
+
+
+def _where(negative, others):
+    return torch.where(others > 0, negative, others)
+
+
+def _cat_of_moved(negative, others):
+    return torch.cat([negative.flip(1)[:, :50], others], 1)
+
+
+def _written_into(negative, others):
+    return torch.slice_scatter(negative, others[:, :9], 1, 0, 9)
+
+
+JOINS = {
+    "where": _where,
+    "stack": lambda negative, others: torch.stack([negative, others]),
+    "cat of moved": _cat_of_moved,
+    "cat with a negative of another": lambda negative, others: torch.cat([negative, -others]),
+    "slice_scatter": _written_into,
+    "pad": lambda negative, others: F.pad(negative, (1, 1), value=-40.0),
+    "distance": lambda negative, others: torch.cat([negative - negative.amax(1, True), others]),
+}
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+def test_a_negative_that_is_joined_with_others_does_not_cut_them_off(join, profile):
+    net = Lambda(lambda m, x: join(-(x * 1.0), x * 1.0 + 30))
+    quantised = quantize(net, INPUTS, tosa(profile))
+    (largest,) = {QParams.of(node) for node in quantised.graph.output_node().all_input_nodes}
+    apart = (quantised(*INPUTS) - net(*INPUTS)).abs().max()
+    # Two roundings: to the domain of the values, and to that of what is joined.
+    assert apart <= 1.01 * largest.scale
+    lower_exactly(quantised, tosa(profile), INPUTS)
+
+
+def test_a_negative_that_is_only_moved_is_mirrored():
+    net = Lambda(lambda m, x: (-(x * 1.0)).reshape(2, 4, 96).relu())
+    check_mirrored(*domains(quantize(net, INPUTS, tosa(PROFILES[0]))))
