@@ -14,7 +14,7 @@ from safe_arm.quantizer.graphs.constant_values import (
     number_of,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, replace_node
 from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
@@ -36,7 +36,7 @@ def leave_out_absorbed(model: GraphModule) -> None:
 
 def _leave_out(node: Node, values: ConstantValues) -> bool:
     rule = _RULES.get(node.target)
-    if rule is None or node.kwargs or tensor_of(node) is None:
+    if rule is None or node.kwargs or not is_float32(node):
         return False
     left, right = node.args[:2]
     constants = (values.of(left), values.of(right))
