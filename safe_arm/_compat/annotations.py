@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
     EdgeOrNode,
     QuantizationAnnotation,
     QuantizationSpec,
@@ -28,6 +30,8 @@ from safe_arm.core.island import MARK_KEY
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
 MATCHED_KEY = "quantizer_matched"
+#: Scales and zero points.
+ScaleAndZero: TypeAlias = tuple[Tensor, Tensor]
 _OBSERVERS = (HistogramObserver, MinMaxObserver)
 #: torchao up to 0.15 refuses every keyword argument of an annotated node, later releases only tensors.
 _NO_KWARGS = parse(version("torchao")) < (0, 16)
@@ -51,6 +55,16 @@ def hidden_from_annotators(nodes: Iterable[Node]) -> Iterator[None]:
             node.meta.pop(MATCHED_KEY, None)
 
 
+def annotation_of(node: Node) -> Any:
+    """Return the annotation of a node; None if it has none."""
+    return node.meta.get(Q_ANNOTATION_KEY)
+
+
+def specs_read(node: Node) -> Any:
+    """Return the specifications of what an annotated node reads, by value; to be changed in place."""
+    return annotation_of(node).input_qspec_map
+
+
 def refused_by_prepare(node: Node) -> str:
     """Return why torchao's prepare would raise on a node if it were annotated; empty if it would not."""
     if node.kwargs and _NO_KWARGS:
@@ -67,7 +81,7 @@ def refused_by_convert(node: Node) -> str:
     A grouped transposed convolution has its weights' scales for each input, and biases for each output (T17).
     """
     weight, bias = (*node.args[1:3], None, None)[:2]
-    specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(node)
     if not isinstance(weight, Node) or not isinstance(bias, Node):
         return ""
     spec = specs.get(weight)
@@ -99,7 +113,7 @@ def observer_of(spec: QuantizationSpec) -> ObserverOrFakeQuantize | None:
 
 def shares(node: Node) -> bool:
     """Tell whether the annotation of a node refers to that of others."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
@@ -141,6 +155,28 @@ def observed_by(
     return replace(spec, observer_or_fake_quant_ctr=observer.with_args(**options))
 
 
+def derived_spec(
+    spec: QuantizationSpec,
+    places: Sequence[EdgeOrNode],
+    qparams: Callable[..., ScaleAndZero],
+) -> DerivedQuantizationSpec:
+    """Return the specification of a value whose qparams are computed from the observers of others.
+
+    Args:
+        spec: one of the same codes.
+        places: where the others are observed.
+        qparams: computes them.
+    """
+    return DerivedQuantizationSpec(
+        derived_from=list(places),
+        derive_qparams_fn=qparams,
+        dtype=spec.dtype,
+        quant_min=spec.quant_min,
+        quant_max=spec.quant_max,
+        qscheme=spec.qscheme,
+    )
+
+
 def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
     """Return the last place that a specification refers to, None if it is plain, and the plain one that is there."""
     seen: list[EdgeOrNode] = []
@@ -157,7 +193,7 @@ def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
 def spec_at(place: EdgeOrNode) -> QuantizationSpecBase | None:
     """Return the specification that the annotation of a node has for a place; None if it has none."""
     value, reader = (place, place) if isinstance(place, Node) else place
-    annotation = reader.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(reader)
     if annotation is None:
         return None
     if reader is value:

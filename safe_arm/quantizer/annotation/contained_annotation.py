@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    annotation_of,
     grouped,
     hidden_from_annotators,
     refused_by_convert,
@@ -138,7 +139,7 @@ def _annotations(model: GraphModule) -> dict[Node, QuantizationAnnotation | None
     """Return copies of all annotations."""
     copies: dict[Node, QuantizationAnnotation | None] = {}
     for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is not None:
             specs = dict(annotation.input_qspec_map)
             annotation = replace(annotation, input_qspec_map=specs)
@@ -174,7 +175,7 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
     """
     reasons = {}
     for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None:
             continue
         refusal = refused_by_prepare(node) or refused_by_convert(node)

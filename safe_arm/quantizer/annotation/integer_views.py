@@ -7,11 +7,11 @@ themselves only where they stand in front of all that.
 
 from __future__ import annotations
 
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from safe_arm._compat.annotations import mark_annotated
-from safe_arm.core.island import op_name
-from safe_arm.quantizer.graphs.graph_edits import MOVES, tensor_of
+from safe_arm.core.island import gives_float, op_name
+from safe_arm.quantizer.graphs.graph_edits import MOVES
 
 
 def annotate_integer_views(model: GraphModule) -> None:
@@ -21,12 +21,7 @@ def annotate_integer_views(model: GraphModule) -> None:
         model: a float graph; changed in place.
     """
     for node in model.graph.nodes:
-        if op_name(node) not in MOVES or _is_float(node):
+        if op_name(node) not in MOVES or gives_float(node):
             continue
-        if not any(map(_is_float, node.all_input_nodes)):
+        if not any(map(gives_float, node.all_input_nodes)):
             mark_annotated(node)
-
-
-def _is_float(node: Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.is_floating_point()

@@ -17,7 +17,7 @@ from safe_arm._compat.annotations import hidden_from_annotators
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import calls, tensor_of
 
 _ATEN = torch.ops.aten
 _WAVES = (_ATEN.sin.default, _ATEN.cos.default)
@@ -35,9 +35,8 @@ def angles_left_alone(model: GraphModule) -> Iterator[None]:
     """Keep annotators away from sines and cosines of positions, and from their angles, while the block runs."""
     values = ConstantValues(model, of_parameters=True)
     found: set[Node] = set()
-    for target in _WAVES:
-        for wave in model.graph.find_nodes(op="call_function", target=target):
-            found |= _computed_of_positions(wave, values)
+    for wave in calls(model, *_WAVES):
+        found |= _computed_of_positions(wave, values)
     for steps in model.graph.find_nodes(op="placeholder"):
         if found.issuperset(steps.users):
             found.add(steps)

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.annotation.hold_out import OpenGraph
+from safe_arm.quantizer.graphs.graph_edits import replace_node
 
 _ATEN = torch.ops.aten
 
@@ -46,8 +47,7 @@ def with_states_apart(
             _State(target, attribute(model, target), dict(first.meta), stand_in)
         )
         for read in graph.find_nodes(op="get_attr", target=target):
-            read.replace_all_uses_with(stand_in)
-            graph.erase_node(read)
+            replace_node(read, stand_in)
     values = [write.args[1] for write in writes.values()]
     for write in writes.values():
         graph.erase_node(write)
@@ -91,8 +91,7 @@ def _put_back(
         with graph.inserting_before(placeholder):
             read = graph.get_attr(state.target)
         read.meta = state.meta
-        placeholder.replace_all_uses_with(read)
-        graph.erase_node(placeholder)
+        replace_node(placeholder, read)
         reads.append(read)
     values = opened.end(transformed)
     with graph.inserting_before(graph.output_node()):

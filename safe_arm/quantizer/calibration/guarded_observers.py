@@ -9,14 +9,18 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import ObserverBase
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import unmark_quantized
 from safe_arm.acceleration import histogram_search
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.island import (
+    QUANTIZE,
+    gives_float,
+    is_dequantize,
+    is_marked_quantized,
+    op_name,
+)
 from safe_arm.quantizer.annotation.left_float import Ledger
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_value
@@ -33,9 +37,9 @@ from safe_arm.quantizer.domains.parted_domains import (
 )
 from safe_arm.quantizer.domains.positive_values import keep_positive
 from safe_arm.quantizer.domains.saturated_domains import end_where_readers_saturate
-from safe_arm.quantizer.graphs.graph_edits import static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import replace_node, static_sizes
 from safe_arm.quantizer.graphs.own_names import own_name
-from safe_arm.quantizer.graphs.stand_ins import shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, shown, value_of
 from safe_arm.quantizer.training.trained_domains import cover_each_value
 from safe_arm.quantizer.training.trained_weights import follow_weights
 
@@ -44,7 +48,7 @@ _LOOKS_IN_TRAINING = 64
 
 
 def guard_observers(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
     ledger: Ledger,
     watch: CalibrationWatch | None = None,
 ) -> None:
@@ -97,7 +101,7 @@ class GuardedObserver(ObserverBase):
     asked of the guard and that it does not have itself is the stock module's.
     """
 
-    def __init__(self, observer: ObserverOrFakeQuantize, ledger: Ledger) -> None:
+    def __init__(self, observer: Observer, ledger: Ledger) -> None:
         super().__init__(observer.dtype, getattr(observer, "is_dynamic", False))
         self.observer = observer
         self.ledger = ledger
@@ -182,7 +186,7 @@ class GuardedObserver(ObserverBase):
         """Warn if no sample reached any observer of the net, and this one was loaded from none that was."""
         if self.was_shown or self.watch is None or self.watch.was_shown:
             return
-        if _lacks_range(self.observer):
+        if _has_range(self.observer) is False:
             self.watch.miss()
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,22 +225,18 @@ def _copies_of_buffers(
     return copies
 
 
-def _has_range(observer: ObserverOrFakeQuantize) -> bool:
+def _has_range(observer: Observer) -> bool | None:
+    """Tell whether an observer has a range; None if it keeps none."""
     observer = getattr(observer, "activation_post_process", observer)
     # A domain that is parted from a join's has its range.
     observer = getattr(observer, "shared", observer)
     low = getattr(observer, "min_val", None)
-    return isinstance(low, torch.Tensor) and not bool(low.isposinf().all())
+    if not isinstance(low, torch.Tensor):
+        return None
+    return not bool(low.isposinf().all())
 
 
-def _lacks_range(observer: ObserverOrFakeQuantize) -> bool:
-    """Tell whether an observer keeps a range and has none yet."""
-    observer = getattr(observer, "activation_post_process", observer)
-    low = getattr(observer, "min_val", None)
-    return isinstance(low, torch.Tensor) and bool(low.isposinf().all())
-
-
-def _not_a_number(observer: ObserverOrFakeQuantize) -> str:
+def _not_a_number(observer: Observer) -> str:
     """Return what an observer was shown that no scale reaches; empty if it was shown nothing of the kind."""
     observer = getattr(observer, "activation_post_process", observer)
     for name, unseen in (("min_val", math.inf), ("max_val", -math.inf)):
@@ -263,11 +263,9 @@ def leave_float(
     Whole units stay float, their weights and biases too. Values that they share with quantised operators keep their
     quantisation: a float operator reads what the accelerator wrote.
     """
-    value = node.args[0]
+    value = node.all_input_nodes[0]
     users = list(node.users)
-    assert isinstance(value, Node)
-    node.replace_all_uses_with(value)
-    model.graph.erase_node(node)
+    replace_node(node, value)
     members: dict[Node, None] = {}
     for end in (value, *users):
         members.update(dict.fromkeys(_unit(end)))
@@ -296,8 +294,7 @@ def _unit(node: Node) -> list[Node]:
 
 
 def _is_read_once_as_float(node: Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.is_floating_point() and len(node.users) == 1
+    return gives_float(node) and len(node.users) == 1
 
 
 def _read_constant_itself(model: GraphModule, member: Node, source: Node) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.acceleration import histogram_search
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.stand_ins import value_of
+from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, value_of
 
 #: The least steps that stock's configs have; a user's own stays.
 _STOCK = (2.0**-16, 2.0**-12)
@@ -41,10 +41,10 @@ _SUMS = named("add mean rsub sub sum")
 _OF_ADDENDS = 2.0**-19
 
 #: The observer of a layer's input, and its bias.
-_Bias = tuple[ObserverOrFakeQuantize, Tensor]
+_Bias = tuple[Observer, Tensor]
 
 
-def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+def allow_small_steps(observers: Observers) -> None:
     """Let observers find small steps for small values.
 
     Args:
@@ -72,10 +72,10 @@ def allow_small_steps(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> No
 
 
 def _added(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
-) -> dict[int, list[ObserverOrFakeQuantize]]:
+    observers: Observers,
+) -> dict[int, list[Observer]]:
     """Return the observers of what is added, by the identity of the observer of the sum."""
-    added: dict[int, list[ObserverOrFakeQuantize]] = {}
+    added: dict[int, list[Observer]] = {}
     for place, observer in observers.items():
         if not isinstance(place, Node) or op_name(place) not in _SUMS:
             continue
@@ -101,10 +101,10 @@ def _is_bias(place: EdgeOrNode) -> bool:
 def _calculate_qparams(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
-    added: list[ObserverOrFakeQuantize],
+    added: list[Observer],
     low: Tensor,
     high: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> ScaleAndZero:
     """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
     stock = observer.eps
     if low.numel():
@@ -119,7 +119,7 @@ def _calculate_qparams(
 def _least_step(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
-    added: list[ObserverOrFakeQuantize],
+    added: list[Observer],
     low: Tensor,
     high: Tensor,
 ) -> Tensor:

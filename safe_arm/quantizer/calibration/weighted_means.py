@@ -12,12 +12,11 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import PerChannelMinMaxObserver
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.stand_ins import value_of
+from safe_arm.quantizer.graphs.stand_ins import Observers, value_of
 
 #: The sums of trained weights are not so near to 1 in all channels.
 _TOLERANCE = 1e-3
@@ -26,7 +25,7 @@ _TOLERANCE = 1e-3
 _SUM = 16.0
 
 
-def keep_weighted_means(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+def keep_weighted_means(observers: Observers) -> None:
     """Let the observers of weights that sum to 1 in each channel find steps in which the codes do so, too.
 
     Args:
@@ -44,11 +43,11 @@ def keep_weighted_means(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> 
 
 
 def _qparams(
-    stock: Callable[..., tuple[Tensor, Tensor]],
+    stock: Callable[..., ScaleAndZero],
     observer: PerChannelMinMaxObserver,
     rows: Tensor,
     *bounds: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> ScaleAndZero:
     """Return the steps in which the codes of each row are nearest to it and to its sum, and the zero points."""
     scale, zero_point = stock(*bounds)
     most = int(observer.quant_max)

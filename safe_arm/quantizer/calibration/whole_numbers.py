@@ -13,15 +13,14 @@ from functools import partial
 import torch
 from torch import Tensor
 from torch.fx import Graph, Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
-from safe_arm.quantizer.graphs.stand_ins import has_one_scale, value_of
+from safe_arm.quantizer.graphs.stand_ins import Observers, has_one_scale, value_of
 
 _ROUNDS = named("ceil floor round sign trunc")
 #: Operators that give whole numbers of whole numbers.
@@ -38,10 +37,10 @@ _KEEPS_WHOLE = named(
     ElementOrigin.CAST,
 )
 
-_FindQParams = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+_FindQParams = Callable[[Tensor, Tensor], ScaleAndZero]
 
 
-def keep_whole_numbers(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+def keep_whole_numbers(observers: Observers) -> None:
     """Give a step that divides 1 to values that are whole numbers, whatever the input is.
 
     Args:
@@ -106,7 +105,7 @@ def _whole_qparams(
     of_range: _FindQParams,
     low: Tensor,
     high: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> ScaleAndZero:
     """Return scale and zero point of a wider range, whose step is a power of 2 and divides 1, if there is one."""
     if not torch.isfinite(high - low):
         return of_range(low, high)

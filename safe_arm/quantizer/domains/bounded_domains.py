@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
-    QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    int8_spec,
+    is_calibrated,
+    observed_by,
+)
+from safe_arm.quantizer.graphs.graph_edits import calls
+
+_ATEN = torch.ops.aten
 
 #: The largest magnitude that is read. That of ``atanh`` is stock's; a code times a scale may round up, but not to 1.
 _BOUNDS: dict[Any, float] = {
-    torch.ops.aten.acos.default: 1 - 2.0**-20,
-    torch.ops.aten.asin.default: 1 - 2.0**-20,
-    torch.ops.aten.atanh.default: 0.999,
+    _ATEN.acos.default: 1 - 2.0**-20,
+    _ATEN.asin.default: 1 - 2.0**-20,
+    _ATEN.atanh.default: 0.999,
 }
 
 
-class _Inside:
+class InsideObserver(MinMaxObserver):
     """Keeps every code of a domain between bounds: beyond them an operator gives NaN.
 
     Args:
@@ -38,31 +45,15 @@ class _Inside:
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Look at a value between the bounds, and return it as it was."""
-        super().forward(x_orig.clamp(-self.high, self.high))  # type: ignore[misc]
+        super().forward(x_orig.clamp(-self.high, self.high))
         return x_orig
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the range that was seen."""
-        observer: Any = self
-        scale, zero_point = super().calculate_qparams()  # type: ignore[misc]
-        below = zero_point - observer.quant_min
-        above = observer.quant_max - zero_point
-        largest = observer.high / torch.maximum(below, above)
+        scale, zero_point = super().calculate_qparams()
+        below = zero_point - self.quant_min
+        largest = self.high / torch.maximum(below, self.quant_max - zero_point)
         return torch.minimum(scale, largest.to(scale)), zero_point
-
-
-class HistogramInside(_Inside, HistogramObserver):
-    """Stock's histogram of values between bounds, and no code beyond these."""
-
-
-class MinMaxInside(_Inside, MinMaxObserver):
-    """The range of values between bounds, and no code beyond these."""
-
-
-_INSIDE: dict[type, Any] = {
-    HistogramObserver: HistogramInside,
-    MinMaxObserver: MinMaxInside,
-}
 
 
 def observe_between_bounds(model: GraphModule) -> None:
@@ -74,35 +65,23 @@ def observe_between_bounds(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for target in _BOUNDS:
-        for node in model.graph.find_nodes(op="call_function", target=target):
-            _observe(node)
+    for node in calls(model, *_BOUNDS):
+        _observe(node)
 
 
 def _observe(node: Node) -> None:
-    source = node.args[0]
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
-    if annotation is None or not isinstance(source, Node):
+    source = node.all_input_nodes[0]
+    annotation = annotation_of(node)
+    before = annotation_of(source)
+    if annotation is None or before is None:
         return
     fixed = annotation.input_qspec_map.get(source)
-    before = source.meta.get(Q_ANNOTATION_KEY)
-    if before is None or not isinstance(fixed, FixedQParamsQuantizationSpec):
+    spec = int8_spec(before.output_qspec)
+    if not isinstance(fixed, FixedQParamsQuantizationSpec):
         return
-    spec = plain_spec(before.output_qspec)
-    if spec is None or spec.dtype != torch.int8 or fixed.dtype != torch.int8:
+    if fixed.dtype != torch.int8 or spec is None or not is_calibrated(spec):
         return
-    inside = _inside(spec, _BOUNDS[node.target])
-    if inside is None:
-        return
+    inside = observed_by(spec, InsideObserver, high=_BOUNDS[node.target])
     annotation.input_qspec_map[source] = inside
     if len(source.users) == 1 and before.output_qspec is spec:
         before.output_qspec = inside
-
-
-def _inside(spec: QuantizationSpec, bound: float) -> QuantizationSpec | None:
-    """Return a specification whose observer stays between bounds; None if none of stock's observers watches a range."""
-    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
-    if spec.is_dynamic or constructor is None or constructor.func not in _INSIDE:
-        return None
-    observer = _INSIDE[constructor.func].with_args(high=bound, **constructor.keywords)
-    return replace(spec, observer_or_fake_quant_ctr=observer)

@@ -16,9 +16,11 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    annotation_of,
     place_of,
     unmark_quantized,
 )
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _CONDITION = torch.ops.higher_order.cond
 
@@ -54,8 +56,8 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
         takes_control_flow: the device runs conditions. Their operands share a domain, because stock's lowering knows
             one. Elsewhere the CPU runs them: they take and return floats, and their branches are delegated.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_CONDITION):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+    for node in calls(model, _CONDITION):
+        annotation = annotation_of(node)
         if annotation is not None:
             _free(node, annotation, takes_control_flow)
 
@@ -84,7 +86,7 @@ def _followers(node: Node, place: EdgeOrNode) -> list[_Follower]:
     """Return the operators that share the domain of a place, but for a condition and its results."""
     followers = []
     for reader in node.graph.nodes:
-        annotation = reader.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(reader)
         if annotation is None or reader is node or reader in node.users:
             continue
         sources = [
@@ -108,7 +110,7 @@ def _free_result(
     if not is_delegated:
         _leave_float(result)
         return None
-    annotation = result.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(result)
     annotation.input_qspec_map = {}
     annotation.output_qspec = replace(spec)
     return result

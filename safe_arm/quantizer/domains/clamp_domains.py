@@ -6,12 +6,15 @@ import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated
+from safe_arm._compat.annotations import annotation_of, is_calibrated
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
+from safe_arm.quantizer.graphs.graph_edits import calls
 
-_CLAMP = torch.ops.aten.clamp.default
-_HARDTANH = torch.ops.aten.hardtanh.default
-_RELU6 = torch.ops.aten.relu6.default
+_ATEN = torch.ops.aten
+
+_CLAMP = _ATEN.clamp.default
+_HARDTANH = _ATEN.hardtanh.default
+_RELU6 = _ATEN.relu6.default
 #: Observers that look at a calibrated value, in whose place a fake-quantise module stands in training.
 
 
@@ -28,7 +31,7 @@ def give_clamps_domains(model: GraphModule) -> None:
         model: an annotated float graph; its annotations are changed in place.
     """
     for target in (_CLAMP, _HARDTANH, _RELU6):
-        for clamp in model.graph.find_nodes(op="call_function", target=target):
+        for clamp in calls(model, target):
             spec = shared_spec(clamp)
             if spec is not None and (_is_sole_reader(clamp) or target is _CLAMP):
                 give_own_domain(model, clamp, spec)
@@ -39,7 +42,7 @@ def _is_sole_reader(clamp: Node) -> bool:
     source = clamp.args[0]
     if not isinstance(source, Node) or len(source.users) != 1:
         return False
-    annotation = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(source)
     if annotation is None:
         return False
     spec = annotation.output_qspec

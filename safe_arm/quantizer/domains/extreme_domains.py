@@ -7,20 +7,24 @@ known where the sum is calibrated.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
 from safe_arm.quantizer.graphs.graph_edits import moved_from
-from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+    value_of,
+)
 
 _ATEN = torch.ops.aten
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
@@ -34,38 +38,10 @@ _INDICES: dict[Any, Any] = {
 _FAR = 16.0
 
 
-@dataclass(frozen=True)
-class OperatorCall:
-    """An operator of one tensor; a copy of an observer has no node of the graph.
-
-    Attributes:
-        function: the operator.
-        rest: its arguments behind the tensor.
-    """
-
-    function: Callable[..., Any]
-    rest: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, node: Node) -> OperatorCall:
-        """Return the call of a node that is or finds an extreme, or moves its first argument."""
-        function: Any = node.target
-        if function in _INDICES:
-            dims = node.args[1:2]
-            if dims == (None,):
-                dims = ()
-            return cls(_INDICES[function], dims)
-        return cls(function, node.args[1:])
-
-    def on(self, value: Tensor) -> Tensor:
-        """Return the values that the operator gives."""
-        result = self.function(value, *self.rest)
-        values: Tensor = result[0] if isinstance(result, tuple) else result
-        return values
-
-
+#: An operator of one tensor, and its arguments behind that; a copy of an observer has no node of the graph.
+OperatorCall: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 #: The calls that move a value, in order, and the one that takes its extreme.
-Extreme = tuple[OperatorCall, ...]
+Extreme: TypeAlias = tuple[OperatorCall, ...]
 
 
 class ExtremeObserver(StandIn):
@@ -79,7 +55,7 @@ class ExtremeObserver(StandIn):
 
     def __init__(
         self,
-        observer: ObserverOrFakeQuantize,
+        observer: Observer,
         extremes: list[Extreme],
         sign: int,
     ) -> None:
@@ -100,8 +76,10 @@ class ExtremeObserver(StandIn):
         taken = []
         for extreme in self.extremes:
             value = x.detach()
-            for call in extreme:
-                value = call.on(value)
+            for function, rest in extreme:
+                value = function(value, *rest)
+                if isinstance(value, tuple):
+                    value = value[0]
             taken.append(value.flatten())
         results = torch.cat(taken) * self.sign
         least = results.amin()
@@ -115,7 +93,7 @@ class ExtremeObserver(StandIn):
 
 
 def leave_masks_out(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let what is far beyond all that extremes take of a sum not be observed.
 
@@ -150,12 +128,21 @@ def extremes_of(value: Node) -> tuple[list[Extreme], int]:
             if reader.kwargs or reader.all_input_nodes != [each]:
                 return [], 0
             if op_name(reader) in _MOVES:
-                pending.append((reader, (*moves, OperatorCall.of(reader))))
+                pending.append((reader, (*moves, _call_of(reader))))
             elif reader.target in (*GREATEST, *LEAST):
-                extremes.append((*moves, OperatorCall.of(reader)))
+                extremes.append((*moves, _call_of(reader)))
                 signs.add(1 if reader.target in GREATEST else -1)
             else:
                 return [], 0
     if len(signs) != 1:
         return [], 0
     return extremes, signs.pop()
+
+
+def _call_of(node: Node) -> OperatorCall:
+    """Return the call of a node that moves its first argument, or takes an extreme of it or finds the place of one."""
+    function: Any = node.target
+    if function not in _INDICES:
+        return function, node.args[1:]
+    dims = node.args[1:2]
+    return _INDICES[function], () if dims == (None,) else dims

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import depends_on_input
-from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.graphs.graph_edits import calls, depends_on_input
+from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy, has_own_copy
 
 _ATEN = torch.ops.aten
@@ -37,14 +38,13 @@ def copy_scaled_weights(model: GraphModule, *, keeps_shared: bool = False) -> No
         keeps_shared: leave layers alone that share weights with others, which stock does not scale: copies of them
             would be trained apart.
     """
-    written = _written_tensors(model)
+    written = written_buffers(model)
     scaled = []
-    for target in _LAYERS:
-        for layer in model.graph.find_nodes(op="call_function", target=target):
-            if keeps_shared and _shares_weights(layer):
-                continue
-            if any(_is_scaled_by_constant(layer, user) for user in layer.users):
-                scaled.append(layer)
+    for layer in calls(model, *_LAYERS):
+        if keeps_shared and _shares_weights(layer):
+            continue
+        if any(_is_scaled_by_constant(layer, user) for user in layer.users):
+            scaled.append(layer)
     for layer in scaled:
         for parameter in layer.args[1:3]:
             if isinstance(parameter, Node):
@@ -69,7 +69,7 @@ def _shares_weights(layer: Node) -> bool:
 
 
 def _copy_sources(
-    model: GraphModule, value: Node, reader: Node, layer: Node, written: set[str]
+    model: GraphModule, value: Node, reader: Node, layer: Node, written: Collection[str]
 ) -> None:
     """Give a layer copies of the tensors that its weights are, or are computed from: a view of one is written into."""
     if value.op != "get_attr":
@@ -82,12 +82,3 @@ def _copy_sources(
         give_own_copy(model, value, reader, layer)
         if not value.users:
             model.graph.erase_node(value)
-
-
-def _written_tensors(model: GraphModule) -> set[str]:
-    """Return the names of state that the graph itself writes into, of which a copy would be no state."""
-    names = set()
-    for read in model.graph.find_nodes(op="get_attr"):
-        if any(map(is_mutable, read.users)):
-            names.add(str(read.target))
-    return names

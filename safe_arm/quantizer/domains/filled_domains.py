@@ -14,35 +14,46 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
-from safe_arm.quantizer.graphs.constant_values import ConstantValues, filler_of
+from safe_arm.quantizer.graphs.constant_values import (
+    ConstantValues,
+    filler_of,
+    number_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
-from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+)
 
-_PAD = torch.ops.aten.pad.default
-_CONSTANT_PAD = torch.ops.aten.constant_pad_nd.default
+_ATEN = torch.ops.aten
+
+_PAD = _ATEN.pad.default
+_CONSTANT_PAD = _ATEN.constant_pad_nd.default
 #: Operators that take the greatest of their values, or its place.
 GREATEST = (
     # ReLU makes zero of the number, and every domain has a code for zero.
-    torch.ops.aten.relu.default,
-    torch.ops.aten.amax.default,
-    torch.ops.aten.max.default,
-    torch.ops.aten.max.dim,
-    torch.ops.aten.max_pool1d.default,
-    torch.ops.aten.max_pool2d.default,
-    torch.ops.aten.argmax.default,
+    _ATEN.relu.default,
+    _ATEN.amax.default,
+    _ATEN.max.default,
+    _ATEN.max.dim,
+    _ATEN.max_pool1d.default,
+    _ATEN.max_pool2d.default,
+    _ATEN.argmax.default,
 )
 #: Operators that take the least.
 LEAST = (
-    torch.ops.aten.amin.default,
-    torch.ops.aten.min.default,
-    torch.ops.aten.min.dim,
-    torch.ops.aten.argmin.default,
+    _ATEN.amin.default,
+    _ATEN.min.default,
+    _ATEN.min.dim,
+    _ATEN.argmin.default,
 )
 #: Operators whose results are elements of their first argument, by place.
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
@@ -58,7 +69,7 @@ class FilledObserver(StandIn):
         number: what places are filled with.
     """
 
-    def __init__(self, observer: ObserverOrFakeQuantize, number: float) -> None:
+    def __init__(self, observer: Observer, number: float) -> None:
         super().__init__(observer)
         self.number = number
 
@@ -103,7 +114,7 @@ def moved_to_extremes(node: Node, number: float) -> list[Node]:
 
 
 def leave_fills_out(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let a number not be observed that is there for a maximum, or a minimum, not to take.
 
@@ -133,7 +144,7 @@ def leave_fills_out(
                 observers[place] = unfilled
 
 
-def _is_unfilled(observer: ObserverOrFakeQuantize | None) -> bool:
+def _is_unfilled(observer: Observer | None) -> bool:
     return has_one_scale(observer) and not isinstance(observer, FilledObserver)
 
 
@@ -167,13 +178,8 @@ def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOr
     filler = filler_of(operand)
     if filler is not None:
         return filler, places
-    value = values.of(operand)
-    if value is None or not value.is_floating_point() or not value.numel():
-        return 0.0, []
-    first = value.flatten()[0]
-    if bool((value != first).any()):
-        return 0.0, []
-    return float(first), places
+    number = number_of(values.of(operand))
+    return (0.0, []) if number is None else (number, places)
 
 
 def _as_number(arguments: tuple[Any, ...]) -> float:

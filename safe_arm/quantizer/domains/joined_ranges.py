@@ -19,15 +19,17 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.core.written import module_path
 
+_ATEN = torch.ops.aten
+
 _CONDITION = torch.ops.higher_order.cond
 #: Operators that read values in any domains. They read one where a value meets its own transpose, or the scores of a
 #: softmax their maximum, and lose nothing by it.
 _ARITHMETIC = (
-    torch.ops.aten.add.Tensor,
-    torch.ops.aten.sub.Tensor,
-    torch.ops.aten.mul.Tensor,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten.matmul.default,
+    _ATEN.add.Tensor,
+    _ATEN.sub.Tensor,
+    _ATEN.mul.Tensor,
+    _ATEN.bmm.default,
+    _ATEN.matmul.default,
 )
 #: Steps that a value has to span; with fewer it has less than 4 of its 8 bits.
 _STEPS = 16

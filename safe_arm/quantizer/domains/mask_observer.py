@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torchao.quantization.pt2e.observer import ObserverBase
 
+from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 
 
@@ -54,7 +55,7 @@ class MaskObserver(ObserverBase):
             self.max_val.copy_(highest)
         return x
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point."""
         highest = float(self.max_val)
         if self.qscheme == torch.per_tensor_symmetric:

@@ -11,17 +11,24 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    is_calibrated,
+    observed_by,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import static_sizes
+from safe_arm.quantizer.graphs.graph_edits import calls, readers_of, static_sizes
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
 
-_SUM = torch.ops.aten.sum.dim_IntList
-_PRODUCT = torch.ops.aten.mul.Tensor
-_RECIPROCAL = torch.ops.aten.reciprocal.default
-_CLAMP = torch.ops.aten.clamp.default
-_DIFFERENCE = torch.ops.aten.sub.Tensor
+_ATEN = torch.ops.aten
+
+_SUM = _ATEN.sum.dim_IntList
+_PRODUCT = _ATEN.mul.Tensor
+_RECIPROCAL = _ATEN.reciprocal.default
+_CLAMP = _ATEN.clamp.default
+_DIFFERENCE = _ATEN.sub.Tensor
 #: The mean of so many values rarely reaches over half of their domain.
 _TERMS = 16
 #: Rows after which the range that was seen is the range.
@@ -47,7 +54,7 @@ class RoomyObserver(MinMaxObserver):
         self.elements += x_orig.numel()
         return super().forward(x_orig)
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the range with the room around it."""
         share = min(_MOST, _ROWS / max(1, int(self.elements)))
         room = (self.max_val - self.min_val) * share
@@ -63,7 +70,7 @@ def leave_room_for_means(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_SUM):
+    for node in calls(model, _SUM):
         scaled = _scaled(node)
         if scaled is None or _terms(node) < _TERMS:
             continue
@@ -82,7 +89,7 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+    for node in calls(model, _RECIPROCAL):
         if is_of_softmax(node):
             divisor = node.args[0]
             _leave_room(node)
@@ -92,7 +99,7 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
 
 
 def _leave_room(node: Node) -> None:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is not None:
         annotation.output_qspec = _with_room(annotation.output_qspec)
 
@@ -121,13 +128,10 @@ def _terms(node: Node) -> int:
 
 def _is_subtracted(mean: Node, values: Any) -> bool:
     """Tell whether all that reads a mean subtracts it from the values it was taken of."""
-    for reader in mean.users:
-        if op_name(reader) in RESHAPES:
-            if not _is_subtracted(reader, values):
-                return False
-        elif (
-            reader.target is not _DIFFERENCE or _unshaped(reader.args[0]) is not values
-        ):
+    for reader in readers_of(mean, RESHAPES):
+        if reader.target is not _DIFFERENCE:
+            return False
+        if _unshaped(reader.args[0]) is not values:
             return False
     return bool(mean.users)
 

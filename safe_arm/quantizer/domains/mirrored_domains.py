@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import ScaleAndZero, annotation_of, derived_spec
 from safe_arm.quantizer.domains.own_domains import is_joined
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _NEG = torch.ops.aten.neg.default
 
@@ -28,8 +27,8 @@ def mirror_domains(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_NEG):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+    for node in calls(model, _NEG):
+        annotation = annotation_of(node)
         if annotation is None or annotation.output_qspec is None:
             continue
         if is_joined(node):
@@ -38,17 +37,11 @@ def mirror_domains(model: GraphModule) -> None:
         spec = annotation.input_qspec_map.get(source)
         if not isinstance(spec, QuantizationSpec) or spec.dtype is None:
             continue
-        annotation.output_qspec = DerivedQuantizationSpec(
-            derived_from=[(source, node)],
-            derive_qparams_fn=mirrored_qparams,
-            dtype=spec.dtype,
-            quant_min=spec.quant_min,
-            quant_max=spec.quant_max,
-            qscheme=spec.qscheme,
-        )
+        place = (source, node)
+        annotation.output_qspec = derived_spec(spec, [place], mirrored_qparams)
 
 
-def mirrored_qparams(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def mirrored_qparams(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams in which the codes of a negative are those of the value, counted from the other end."""
     observer = observers[0]
     scale, zero_point = observer.calculate_qparams()

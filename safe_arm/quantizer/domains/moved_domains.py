@@ -10,7 +10,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import annotation_of, plain_spec
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 
@@ -33,7 +33,7 @@ def keep_moved_domains(model: GraphModule) -> None:
         model: an annotated float graph; its annotations are changed in place.
     """
     for reader in model.graph.nodes:
-        annotation = reader.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(reader)
         if annotation is None:
             continue
         for value, spec in annotation.input_qspec_map.items():
@@ -58,12 +58,12 @@ def _origin(value: Node) -> Node:
 
 
 def _moves(node: Node) -> bool:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is not None and annotation.output_qspec is not None:
         return False
     return node.target is operator.getitem or op_name(node) in _MOVES
 
 
 def _output_spec(node: Node) -> QuantizationSpec | None:
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     return None if annotation is None else plain_spec(annotation.output_qspec)

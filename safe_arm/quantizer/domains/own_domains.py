@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
-    QuantizationAnnotation,
     QuantizationSpec,
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    shares,
+    specs_read,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
 
@@ -18,7 +22,7 @@ _PADS = named("constant_pad_nd pad")
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
     """Return the specification that an operator's output of int8 shares with others; None if it shares none."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return None
     if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
@@ -37,7 +41,7 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
     edge = (node.args[0], node)
     same = SharedQuantizationSpec(node)
     for other in model.graph.nodes:
-        annotation = other.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(other)
         if annotation is None:
             continue
         if _is_shared(annotation.output_qspec, edge):
@@ -45,7 +49,7 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
         for source, shared in annotation.input_qspec_map.items():
             if _is_shared(shared, edge):
                 annotation.input_qspec_map[source] = same
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
 
 
 def is_joined(value: Node) -> bool:
@@ -56,19 +60,12 @@ def is_joined(value: Node) -> bool:
     pending = [value]
     for each in pending:
         for reader in each.users:
-            annotation = reader.meta.get(Q_ANNOTATION_KEY)
-            if annotation is None or not _shares(annotation):
+            if not shares(reader):
                 continue
-            if len(annotation.input_qspec_map) > 1 or _fills(reader):
+            if len(specs_read(reader)) > 1 or _fills(reader):
                 return True
             pending.append(reader)
     return False
-
-
-def _shares(annotation: QuantizationAnnotation) -> bool:
-    """Tell whether what an operator reads or gives shares a domain."""
-    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
-    return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
 def _fills(reader: Node) -> bool:

@@ -17,7 +17,6 @@ import networkx as nx
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
@@ -25,10 +24,11 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import spec_at
+from safe_arm._compat.annotations import ScaleAndZero, spec_at
 from safe_arm.acceleration import histogram_search
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
-from safe_arm.quantizer.graphs.stand_ins import StandIn
+from safe_arm.core.island import gives_float
+from safe_arm.quantizer.graphs.graph_edits import replace_node
+from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, StandIn
 
 #: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
 _RATIO = 4.0
@@ -37,8 +37,6 @@ _JOIN = -1
 _WHERE = torch.ops.aten.where.self
 _OBSERVERS = (HistogramObserver, MinMaxObserver)
 
-Observers: TypeAlias = dict[EdgeOrNode, ObserverOrFakeQuantize]
-_Qparams: TypeAlias = tuple[Tensor, Tensor]
 _Edge: TypeAlias = tuple[Node, Node]
 
 
@@ -53,8 +51,8 @@ class PartedDomain(StandIn):
 
     def __init__(
         self,
-        shared: ObserverOrFakeQuantize,
-        joins: Iterable[ObserverOrFakeQuantize],
+        shared: Observer,
+        joins: Iterable[Observer],
         *,
         only_joined: bool = False,
     ) -> None:
@@ -62,7 +60,7 @@ class PartedDomain(StandIn):
         self.shared = shared
         self.only_joined = only_joined
         self.joins = torch.nn.ModuleList(joins)
-        self.known: _Qparams | None = None
+        self.known: ScaleAndZero | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to both observers, and return it."""
@@ -70,13 +68,13 @@ class PartedDomain(StandIn):
         self.observer(x)
         return self.shared(x)
 
-    def calculate_qparams(self) -> _Qparams:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the join's domain, or of its own if that is much finer."""
         if self.known is None:
             self.known = self._chosen()
         return self.known
 
-    def _chosen(self) -> _Qparams:
+    def _chosen(self) -> ScaleAndZero:
         joined = _qparams(self.joins[0])
         if self.only_joined:
             return min(map(_qparams, self.joins), key=lambda each: float(each[0]))
@@ -102,9 +100,7 @@ class JoinedEdge(StandIn):
         join: the observer of the join.
     """
 
-    def __init__(
-        self, own: ObserverOrFakeQuantize, join: ObserverOrFakeQuantize
-    ) -> None:
+    def __init__(self, own: Observer, join: Observer) -> None:
         super().__init__(join)
         self.own = own
 
@@ -118,7 +114,7 @@ class JoinedEdge(StandIn):
         """Return a value, which the join's observer was shown already."""
         return x
 
-    def calculate_qparams(self) -> _Qparams:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the join's domain."""
         return _qparams(self.observer)
 
@@ -127,18 +123,16 @@ class JoinedEdge(StandIn):
 
 
 def _convert_to_nothing(model: GraphModule, node: Node) -> None:
-    source = node.args[0]
-    assert isinstance(source, Node)
-    node.replace_all_uses_with(source)
-    model.graph.erase_node(node)
+    source = node.all_input_nodes[0]
+    replace_node(node, source)
 
 
-def _qparams(observer: ObserverOrFakeQuantize) -> _Qparams:
+def _qparams(observer: Observer) -> ScaleAndZero:
     with histogram_search.on_floats(observer):
         return observer.calculate_qparams()
 
 
-def _are_equal(first: _Qparams, second: _Qparams) -> bool:
+def _are_equal(first: ScaleAndZero, second: ScaleAndZero) -> bool:
     return all(map(torch.equal, first, second))
 
 
@@ -162,7 +156,7 @@ def part_domains(observers: Observers) -> None:
         _derive_anew(observers)
 
 
-def _parted(places: list[EdgeOrNode], shared: ObserverOrFakeQuantize) -> Observers:
+def _parted(places: list[EdgeOrNode], shared: Observer) -> Observers:
     """Return the observers that places of one domain get in the place of the one that they have."""
     bundles = list(nx.connected_components(_references(places)))
     bundle_of: dict[EdgeOrNode, int] = {}
@@ -223,9 +217,7 @@ def _operator_at(place: EdgeOrNode) -> Node:
     """Return the operator that reads or returns the value at a place."""
     node = place[1] if isinstance(place, tuple) else place
     if not isinstance(place, tuple) and node.target is operator.getitem:
-        (source, *_) = node.args
-        assert isinstance(source, Node)
-        return source
+        return node.all_input_nodes[0]
     return node
 
 
@@ -272,7 +264,8 @@ def _edges_between_joins(
     """Return the edges over which a value is read that several joins read."""
     read_by: dict[Node, set[_Edge]] = {}
     for edge in joined:
-        if _has_result(edge[1]):
+        # A join of floats has a result, whose observer sees all that is joined; a comparison gives booleans.
+        if gives_float(edge[1]):
             read_by.setdefault(edge[0], set()).add(edge)
     between = set()
     for edges in read_by.values():
@@ -282,19 +275,13 @@ def _edges_between_joins(
     return between
 
 
-def _has_result(join: Node) -> bool:
-    """Tell whether a join has a result, whose observer sees all that is joined; a comparison gives booleans."""
-    value = tensor_of(join)
-    return value is not None and value.is_floating_point()
-
-
 def _is_last_of_where(value: Node, reader: Node) -> bool:
     """Tell whether a ``where`` takes a value where its condition is false: stock dies if that is requantised (T41)."""
     return reader.target is _WHERE and reader.args[2] is value
 
 
 def _observers(
-    places: list[EdgeOrNode], cut: set[_Edge], shared: ObserverOrFakeQuantize
+    places: list[EdgeOrNode], cut: set[_Edge], shared: Observer
 ) -> Observers:
     """Return the observers of places of one domain that falls apart where edges are cut.
 
@@ -316,7 +303,7 @@ def _observers(
         return {}
     observer_of = dict.fromkeys(domain_of.values(), shared)
     last = [join for join in reads if not reads[join]]
-    without_result = {domain_of[edge] for edge in between if not _has_result(edge[1])}
+    without_result = {domain_of[edge] for edge in between if not gives_float(edge[1])}
     for own in reversed(list(nx.topological_sort(reads))):
         joins = [observer_of[join] for join in sorted(reads[own])]
         if joins:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
@@ -11,9 +9,15 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    pair,
+    tensor_of,
+)
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
@@ -39,7 +43,7 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             about as many cycles as a pool. Other large windows stay pools: a convolution of 4 x 4 costs an Ethos-U85
             70 % more cycles.
     """
-    for pool in model.graph.find_nodes(op="call_function", target=_POOL):
+    for pool in calls(model, _POOL):
         spec = shared_spec(pool)
         if spec is None or not _is_convolution(pool):
             continue
@@ -49,9 +53,9 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             continue
         give_own_domain(model, pool, spec)
         if is_large:
-            _insert_step(model, pool, (kernel[0], 1), spec)
-            kernel = (1, kernel[1])
-        _convolve(model, pool, kernel, stride)
+            _insert_step(pool, [kernel[0], 1], spec)
+            kernel = [1, kernel[1]]
+        _convolve(pool, kernel, stride)
     model.recompile()
 
 
@@ -65,14 +69,15 @@ def _is_convolution(pool: Node) -> bool:
         return False
     if not isinstance(source.shape[1], int):
         return False
-    if any(_argument(pool, 3, [0])):
+    arguments = arguments_by_name(pool)
+    if any(arguments["padding"]):
         return False
     kernel, stride = _window(pool)
     if max(kernel) > _SIDE:
         return False
     if kernel[0] * kernel[1] > _AREA:
         return False
-    if not _argument(pool, 4, False):
+    if not arguments["ceil_mode"]:
         return True
     for axis in (0, 1):  # Rounded up, the last window may reach over the edge.
         size = source.shape[axis + 2]
@@ -89,59 +94,37 @@ def _is_lone(pool: Node) -> bool:
     return value.shape[2:].numel() == 1
 
 
-def _argument(pool: Node, position: int, default: Any) -> Any:
-    if len(pool.args) > position:
-        return pool.args[position]
-    return default
-
-
-def _window(pool: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+def _window(pool: Node) -> tuple[list[int], list[int]]:
     """Return the kernel and the stride of a pool."""
-    kernel = _pair(pool.args[1])
-    stride = _argument(pool, 2, [])
-    if not stride:
-        return kernel, kernel
-    return kernel, _pair(stride)
+    _, kernel, stride, *_ = arguments_by_name(pool).values()
+    return pair(kernel), pair(stride or kernel)
 
 
-def _pair(sizes: Any) -> tuple[int, int]:
-    return sizes[0], sizes[-1]
-
-
-def _insert_step(
-    model: GraphModule, pool: Node, kernel: tuple[int, int], spec: QuantizationSpec
-) -> None:
+def _insert_step(pool: Node, kernel: list[int], spec: QuantizationSpec) -> None:
     """Average with a smaller kernel before a pool, which reads the result."""
-    source = pool.args[0]
-    assert isinstance(source, Node)
-    with model.graph.inserting_before(pool):
-        step = add_call(model.graph, _POOL, source, list(kernel), [1, 1])
-    step.meta = {**pool.meta, "val": step.meta["val"]}
-    mine = pool.meta[Q_ANNOTATION_KEY]
+    source = pool.all_input_nodes[0]
+    step = Writer(pool)(_POOL, source, kernel, [1, 1])
+    mine = annotation_of(pool)
     step.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
         dict(mine.input_qspec_map), spec, _annotated=True
     )
     mine.input_qspec_map = {step: spec}
     pool.replace_input_with(source, step)
-    _convolve(model, step, kernel, (1, 1))
+    _convolve(step, kernel, [1, 1])
 
 
-def _convolve(
-    model: GraphModule, pool: Node, kernel: tuple[int, int], stride: tuple[int, int]
-) -> None:
+def _convolve(pool: Node, kernel: list[int], stride: list[int]) -> None:
     """Make a convolution of a pool, under the pool's name."""
-    source = pool.args[0]
+    source = pool.all_input_nodes[0]
     like = tensor_of(source)
-    assert isinstance(source, Node)
     assert like is not None
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)
     weights = torch.full(shape, weight)
-    with model.graph.inserting_before(pool):
-        read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
-    annotation = pool.meta[Q_ANNOTATION_KEY]
+    read = Writer(pool).constant(weights, "_mean_of")
+    annotation = annotation_of(pool)
     annotation.input_qspec_map[read] = number_spec(weight / _CODE)
     pool.target = _CONV
-    pool.args = (source, read, None, list(stride), [0, 0], [1, 1], channels)
+    pool.args = (source, read, None, stride, [0, 0], [1, 1], channels)
     pool.kwargs = {}

@@ -10,10 +10,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
-from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+    value_of,
+)
 
 _ATEN = torch.ops.aten
 #: Operators that have no value at zero.
@@ -39,7 +44,7 @@ class PositiveValue(StandIn):
 
 
 def keep_positive(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let what an operator reads that has no value at zero not be rounded to it.
 
@@ -60,7 +65,7 @@ def keep_positive(
         observers[place] = positive[key]
 
 
-def _is_rounded(observer: ObserverOrFakeQuantize | None) -> bool:
+def _is_rounded(observer: Observer | None) -> bool:
     if not has_one_scale(observer) or isinstance(observer, PositiveValue):
         return False
     known = getattr(observer, "activation_post_process", None)

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
-from safe_arm.core.island import arguments_by_name, op_name
+from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
-from safe_arm.quantizer.graphs.stand_ins import StandIn, has_one_scale, shown, value_of
+from safe_arm.quantizer.graphs.graph_edits import readers_of
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+    value_of,
+)
 
 #: Operators whose results are elements of what they read, so that to limit it limits them.
 _MOVES = operators(
@@ -66,8 +72,6 @@ _NEAR = {
     "aten::mish": Reach(low=-12.0),
     "aten::exp": Reach(low=-9.0, lowest=-12.0),
 }
-#: The bounds of a hardtanh that names none.
-_HARDTANH = {"aten::hardtanh": Reach(low=-1.0, high=1.0)}
 _CLAMPS = ("aten::clamp", "aten::hardtanh")
 
 
@@ -79,7 +83,7 @@ class ReachedObserver(StandIn):
         reach: what they tell apart.
     """
 
-    def __init__(self, observer: ObserverOrFakeQuantize, reach: Reach) -> None:
+    def __init__(self, observer: Observer, reach: Reach) -> None:
         super().__init__(observer)
         self.reach = reach
         self.highest = -math.inf
@@ -99,7 +103,7 @@ class ReachedObserver(StandIn):
 
 
 def end_where_readers_saturate(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let a value be observed as far as the functions that read it tell numbers apart.
 
@@ -120,7 +124,7 @@ def end_where_readers_saturate(
         observers[place] = limited[key]
 
 
-def _is_open(observer: ObserverOrFakeQuantize | None) -> bool:
+def _is_open(observer: Observer | None) -> bool:
     own = isinstance(observer, (MaskObserver, ReachedObserver))
     return has_one_scale(observer) and not own
 
@@ -132,16 +136,7 @@ def reach_of(value: Node, dtype: torch.dtype) -> Reach:
         value: the value.
         dtype: the dtype of its codes.
     """
-    moved = {value}
-    pending = [value]
-    reaches = []
-    for each in pending:
-        for reader in each.users:
-            if op_name(reader).removesuffix("_") not in _MOVES:
-                reaches.append(_told_apart(reader, dtype))
-            elif reader not in moved:
-                moved.add(reader)
-                pending.append(reader)
+    reaches = [_told_apart(reader, dtype) for reader in readers_of(value, _MOVES)]
     if not reaches:
         return Reach()
     low = min(reach.low for reach in reaches)
@@ -153,7 +148,8 @@ def reach_of(value: Node, dtype: torch.dtype) -> Reach:
 def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
     function = op_name(reader).removesuffix("_")
     if function in _CLAMPS:
-        return _between_bounds(reader, _HARDTANH.get(function, Reach()))
+        _, low, high = arguments_by_name(reader).values()
+        return Reach(_number(low, -math.inf), _number(high, math.inf))
     if function in _EXACT:
         return _EXACT[function]
     reach = _NEAR.get(function, Reach())
@@ -166,21 +162,6 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
     )
 
 
-def _between_bounds(clamp: Node, default: Reach) -> Reach:
-    """Return what a clamp or a hardtanh tells apart; a bound that is a tensor is none."""
-    bounds = arguments_by_name(clamp)
-    low = _number(bounds, ("min", "min_val"), default.low)
-    high = _number(bounds, ("max", "max_val"), default.high)
-    return Reach(low, high)
-
-
-def _number(
-    arguments: dict[str, Any],
-    names: tuple[str, str],
-    default: float,
-) -> float:
-    for name in names:
-        value = arguments.get(name)
-        if isinstance(value, (int, float)):
-            return float(value)
-    return default
+def _number(bound: object, unbounded: float) -> float:
+    """Return the number that is a bound of a clamp or a hardtanh; one that is a tensor is none."""
+    return float(bound) if isinstance(bound, (int, float)) else unbounded

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
@@ -17,9 +16,16 @@ from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     QuantizationSpec,
+    QuantizationSpecBase,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, plain_spec
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    derived_spec,
+    plain_spec,
+    specs_read,
+)
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
@@ -31,9 +37,8 @@ from safe_arm.quantizer.graphs.mask_bounds import (
 )
 
 _ATEN = torch.ops.aten
-QParams = tuple[Tensor, Tensor]
 Edge = tuple[Node, Node]
-QParamsOf = Callable[[list[ObserverOrFakeQuantize]], QParams]
+QParamsOf = Callable[[list[ObserverOrFakeQuantize]], ScaleAndZero]
 _MASK_OBSERVER = MaskObserver.with_args()
 #: Operators whose result is a factor of scores, too.
 _OF_FACTORS = (_ATEN.amax.default, _ATEN.maximum.default, _ATEN.sub.Tensor)
@@ -84,19 +89,12 @@ class _Domain:
         places: list[EdgeOrNode] = [self.edge]
         if self.mask is not None:
             places.append(self.mask)
-        return DerivedQuantizationSpec(
-            derived_from=places,
-            derive_qparams_fn=self.qparams_of,
-            dtype=self.spec.dtype,
-            quant_min=self.spec.quant_min,
-            quant_max=self.spec.quant_max,
-            qscheme=self.spec.qscheme,
-        )
+        return derived_spec(self.spec, places, self.qparams_of)
 
 
 def _annotation(node: Node) -> QuantizationAnnotation | None:
     """Return the annotation of a node that is quantised; None of any other."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None or annotation.output_qspec is None:
         return None
     return annotation
@@ -134,9 +132,7 @@ def _observed(node: Node, source: object) -> _Domain | None:
 
 def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
     """Let masked scores keep the domain of the scores, whose least code they are."""
-    source, mask = node.args[-2:]
-    assert isinstance(source, Node)
-    assert isinstance(mask, Node)
+    source, mask = node.all_input_nodes[-2:]
     annotation = _annotation(node)
     if annotation is None:
         return
@@ -155,12 +151,11 @@ def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
 
 
 def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
-    source = node.args[0]
+    source = node.all_input_nodes[0]
     annotation = _annotation(node)
-    domain = domains.get(source)  # type: ignore[arg-type]
+    domain = domains.get(source)
     if domain is None or annotation is None:
         return
-    assert isinstance(source, Node)
     annotation.input_qspec_map[source] = domain.derived
     annotation.output_qspec = domain.derived
     domains[node] = domain
@@ -219,19 +214,40 @@ def _fix(node: Node) -> None:
     if node.target == _ATEN.where.self:
         for source in annotation.input_qspec_map:
             annotation.input_qspec_map[source] = fixed
-    sources = [node]
-    while sources:
-        source = sources.pop()
-        for reader in source.users:
+    for reader in _follow(node, fixed, _gives_factor):
+        specs = specs_read(reader)
+        for other in specs:
+            specs[other] = fixed
+
+
+def _gives_factor(reader: Node, _: Node) -> bool:
+    return reader.target in _OF_FACTORS
+
+
+def _follow(
+    node: Node, spec: QuantizationSpecBase, keeps: Callable[[Node, Node], bool]
+) -> list[Node]:
+    """Quantise a value in one domain wherever it is read, and what keeps it; return the operators that do.
+
+    Args:
+        node: the value.
+        spec: the domain.
+        keeps: tells whether the result of a reader has the domain of what it reads.
+    """
+    followers = []
+    values = [node]
+    while values:
+        value = values.pop()
+        for reader in value.users:
             annotation = _annotation(reader)
             if annotation is None:
                 continue
-            annotation.input_qspec_map[source] = fixed
-            if reader.target in _OF_FACTORS:
-                for other in annotation.input_qspec_map:
-                    annotation.input_qspec_map[other] = fixed
-                annotation.output_qspec = fixed
-                sources.append(reader)
+            annotation.input_qspec_map[value] = spec
+            if keeps(reader, value):
+                annotation.output_qspec = spec
+                followers.append(reader)
+                values.append(reader)
+    return followers
 
 
 def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
@@ -267,17 +283,7 @@ def _limit(node: Node) -> None:
     before = _annotation(source)
     if before is not None and _is_read_as_mask(source):
         before.output_qspec = spec
-    masks = [node]
-    while masks:
-        mask = masks.pop()
-        for reader in mask.users:
-            annotation = _annotation(reader)
-            if annotation is None:
-                continue
-            annotation.input_qspec_map[mask] = spec
-            if _keeps_mask(reader, mask):
-                annotation.output_qspec = spec
-                masks.append(reader)
+    _follow(node, spec, _keeps_mask)
 
 
 def _keeps_mask(reader: Node, mask: Node) -> bool:
@@ -295,7 +301,7 @@ def _is_read_as_mask(source: Node) -> bool:
     return all(map(is_limited_mask, readers))
 
 
-def qparams_of_scores(observers: Sequence[Any]) -> QParams:
+def qparams_of_scores(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of scores, masked or not.
 
     Args:
@@ -323,7 +329,7 @@ def qparams_of_scores(observers: Sequence[Any]) -> QParams:
     return scale, zero_point
 
 
-def qparams_of_distance(observers: Sequence[Any]) -> QParams:
+def qparams_of_distance(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of what is never above 0 and a difference of two codes of such scores.
 
     A symmetric domain has no room for them but at twice the scale.

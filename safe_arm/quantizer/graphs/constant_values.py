@@ -18,34 +18,35 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
-    may_alias,
-    written_arguments,
+    written_buffers,
 )
+
+_ATEN = torch.ops.aten
 
 #: Maximum number of elements of a value that is computed.
 _LARGEST = 1 << 24
 _UNKNOWN = object()
 #: Operators that depend on a tensor's sizes alone: what they fill with, or where it stands.
 _NUMBERS: dict[Any, float] = {
-    torch.ops.aten.zeros_like.default: 0.0,
-    torch.ops.aten.new_zeros.default: 0.0,
-    torch.ops.aten.ones_like.default: 1.0,
-    torch.ops.aten.new_ones.default: 1.0,
+    _ATEN.zeros_like.default: 0.0,
+    _ATEN.new_zeros.default: 0.0,
+    _ATEN.ones_like.default: 1.0,
+    _ATEN.new_ones.default: 1.0,
 }
 _PLACES: dict[Any, int] = {
-    torch.ops.aten.full_like.default: 1,
-    torch.ops.aten.new_full.default: 2,
+    _ATEN.full_like.default: 1,
+    _ATEN.new_full.default: 2,
 }
 #: Arithmetic with a number, which a tensor of one number leaves one of one number.
 _ARITHMETIC: dict[Any, Callable[..., float]] = {
-    torch.ops.aten.add.Tensor: operator.add,
-    torch.ops.aten.sub.Tensor: operator.sub,
-    torch.ops.aten.mul.Tensor: operator.mul,
-    torch.ops.aten.div.Tensor: operator.truediv,
-    torch.ops.aten.neg.default: operator.neg,
+    _ATEN.add.Tensor: operator.add,
+    _ATEN.sub.Tensor: operator.sub,
+    _ATEN.mul.Tensor: operator.mul,
+    _ATEN.div.Tensor: operator.truediv,
+    _ATEN.neg.default: operator.neg,
 }
 #: Stands behind a tensor that is written down in ``forward``.
-_DETACH = torch.ops.aten.detach_.default
+_DETACH = _ATEN.detach_.default
 
 
 class ConstantValues:
@@ -61,7 +62,7 @@ class ConstantValues:
     def __init__(self, model: GraphModule, *, of_parameters: bool = False) -> None:
         self._model = model
         self._values: dict[Node, Any] = {}
-        self._state = _written(model)
+        self._state = written_buffers(model)
         self._of_parameters = of_parameters
 
     def of(self, node: object) -> Tensor | None:
@@ -143,6 +144,14 @@ def rewrite_with_constants(
             module.recompile()
 
 
+def number_of(constant: Tensor | None) -> float | None:
+    """Return the number that a constant has everywhere; None if it has several, or none."""
+    if constant is None or constant.is_complex() or not constant.numel():
+        return None
+    first = constant.flatten()[0]
+    return float(first) if bool((constant == first).all()) else None
+
+
 def filler_of(node: object) -> float | None:
     """Return the number of which operators make a tensor of the sizes of another; None for any other.
 
@@ -168,26 +177,6 @@ def _filler_of_arithmetic(node: Node) -> float | None:
         numbers.append(number)
     result = attempted(_ARITHMETIC[node.target], *numbers)
     return float(result) if isinstance(result, (int, float)) else None
-
-
-def _written(model: GraphModule) -> set[object]:
-    """Return the names of the tensors that a graph writes into."""
-    written: set[object] = set()
-    pending = []
-    for node in model.graph.nodes:
-        if node.target is not _DETACH:
-            pending += [
-                each
-                for each in tree_leaves(written_arguments(node))
-                if isinstance(each, Node)
-            ]
-    while pending:
-        node = pending.pop()
-        if node.op == "get_attr":
-            written.add(node.target)
-        elif may_alias(node):
-            pending += node.all_input_nodes
-    return written
 
 
 def _is_computed(node: Node) -> bool:

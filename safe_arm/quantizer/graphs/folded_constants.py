@@ -7,7 +7,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.graphs.own_writes import functional_of
 
 
@@ -29,7 +29,7 @@ def compute_constants(model: GraphModule) -> None:
                 computed.append(node)
         last = [node for node in computed if _is_last(node, values)]
         for node in last:
-            _replace(module, node, values)
+            _replace(node, values)
         if last:
             module.graph.eliminate_dead_code()
         module.recompile()
@@ -57,12 +57,8 @@ def _begins_with_factory(node: Node) -> bool:
     return node.op == "call_function"
 
 
-def _replace(module: GraphModule, node: Node, values: ConstantValues) -> None:
-    value, like = values.of(node), tensor_of(node)
+def _replace(node: Node, values: ConstantValues) -> None:
+    value = values.of(node)
     assert value is not None
-    assert like is not None
-    with module.graph.inserting_before(node):
-        constant = add_constant(
-            module, f"constant_{node.name}", value.detach().clone(), like
-        )
+    constant = Writer(node).constant(value.detach().clone())
     node.replace_all_uses_with(constant)

@@ -14,7 +14,12 @@ from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
-from safe_arm.quantizer.graphs.operator_schemas import is_mutable, schema_of
+from safe_arm.quantizer.graphs.operator_schemas import (
+    is_mutable,
+    schema_of,
+    written_arguments,
+)
+from safe_arm.quantizer.graphs.own_writes import without_writing
 from safe_arm.quantizer.graphs.views_written import NotWritableError, written_back
 
 #: The warning about a write that is lost.
@@ -64,13 +69,8 @@ def _is_write(node: Node) -> bool:
         return False
     if _reshapes_in_place(node):
         return False
-    if not isinstance(node.args[0], Node):
-        return False
-    written = []
-    for index, argument in enumerate(schema_of(node).arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append(index)
-    return written == [0]
+    first = node.args[0]
+    return isinstance(first, Node) and written_arguments(node) == [first]
 
 
 def _reshapes_in_place(node: Node) -> bool:
@@ -303,9 +303,7 @@ class _Functional:
 
 def _without_writing(write: Node) -> torch._ops.OpOverload:
     """Return the operator that gives what another one writes."""
-    name = op_name(write).removeprefix("aten::").removesuffix("_")
-    overload = write.target._overloadname  # type: ignore[union-attr]
-    target = getattr(getattr(_ATEN, name, None), overload, None)
+    target = without_writing(write)
     if target is None:
         raise NotWritableError(f"{write.name} ({op_name(write)})")
     return target

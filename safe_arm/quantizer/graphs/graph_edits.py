@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.node import map_arg
+from torch.fx.node import Target, map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.calls import called, example_value
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
+
+_ATEN = torch.ops.aten
 
 #: Operators whose results are elements of their first argument, chosen by their places.
 MOVES = VIEWS | operators(ElementOrigin.PART)
@@ -63,13 +65,76 @@ def pair(numbers: list[int]) -> list[int]:
     return [numbers[0], numbers[-1]]
 
 
+def lower_bound(clamp: Node) -> float | None:
+    """Return the number that is the only bound of a clamp; None for any other, and for any other operator."""
+    if clamp.target is not _ATEN.clamp.default or clamp.kwargs:
+        return None
+    low, high = (*clamp.args[1:], None, None)[:2]
+    is_lone = high is None and isinstance(low, (int, float))
+    return float(low) if is_lone else None  # type: ignore[arg-type]
+
+
 def moved_from(node: Node) -> Node:
     """Return the value whose elements a node shows, all or some, in this order or another."""
     while op_name(node) in MOVES:
-        source = node.args[0]
-        assert isinstance(source, Node)
+        source = node.all_input_nodes[0]
         node = source
     return node
+
+
+def calls(model: GraphModule, *targets: Target) -> Iterator[Any]:
+    """Give the calls of operators in a graph, its branches not included, in the order of the operators."""
+    for target in targets:
+        yield from model.graph.find_nodes(op="call_function", target=target)
+
+
+def rewrite(
+    model: GraphModule, write: Callable[[Node], bool | None], *targets: Target
+) -> None:
+    """Write calls of operators with others.
+
+    Args:
+        model: a float graph, its branches not included; changed in place.
+        write: writes one call, and tells whether it leaves operators behind that nothing reads.
+        targets: the operators, one after the other.
+    """
+    leaves_dead_code = False
+    for node in calls(model, *targets):
+        leaves_dead_code = bool(write(node)) or leaves_dead_code
+    if leaves_dead_code:
+        model.graph.eliminate_dead_code()
+    model.recompile()
+
+
+def rewrite_all(
+    model: GraphModule, write: Callable[[Node], bool | None], *targets: Target
+) -> None:
+    """Write calls of operators with others, in the branches of control flow, too."""
+    for module in graph_modules(model):
+        rewrite(module, write, *targets)
+
+
+def replace_node(node: Node, written: Node) -> None:
+    """Let all that reads a node read another, and erase it."""
+    node.replace_all_uses_with(written)
+    node.graph.erase_node(node)
+
+
+def readers_of(value: Node, moves: frozenset[str]) -> Iterator[Node]:
+    """Give the operators that read a value or what it is moved to, but for those that move it."""
+    moved = [value]
+    for each in moved:
+        for reader in each.users:
+            if op_name(reader).removesuffix("_") not in moves:
+                yield reader
+            elif reader not in moved:
+                moved.append(reader)
+
+
+def is_float32(node: object) -> TypeGuard[Node]:
+    """Tell whether a node gives a tensor of floats of 32 bits."""
+    value = tensor_of(node)
+    return value is not None and value.dtype == torch.float32
 
 
 def add_call(
@@ -99,10 +164,12 @@ class Writer:
 
     Args:
         node: the operator in whose place they are written. Settings for its module or its name hold for them too.
+        marks: another operator whose marks they have.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, marks: Node | None = None) -> None:
         self._node = node
+        self._marks = marks or node
 
     def __call__(self, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
         """Write an operator, with its fake value."""
@@ -111,7 +178,7 @@ class Writer:
         return self._marked(written, written.meta["val"])
 
     def _marked(self, written: Node, value: object) -> Node:
-        written.meta = {**self._node.meta, "val": value}
+        written.meta = {**self._marks.meta, "val": value}
         return written
 
     def compute(
@@ -156,7 +223,7 @@ class Writer:
             target: Any = node.target
             if op_name(node) in _VIEWED:
                 # Quantised values may have other strides, of which there is no view.
-                target = torch.ops.aten.reshape.default
+                target = _ATEN.reshape.default
             args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
             with self._node.graph.inserting_before(self._node):
                 written = self._node.graph.call_function(target, args, kwargs)
@@ -197,7 +264,7 @@ class Writer:
         size = node.meta["val"].shape[dim]
         if isinstance(size, int):
             return size
-        return self(torch.ops.aten.sym_size.int, node, dim)
+        return self(_ATEN.sym_size.int, node, dim)
 
 
 def write_note(node: Node, key: str, note: str) -> None:

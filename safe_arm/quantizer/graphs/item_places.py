@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 
 _ATEN = torch.ops.aten
@@ -26,9 +26,7 @@ def place_by_tensors(model: GraphModule) -> None:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
-        for number in module.graph.find_nodes(
-            op="call_function", target=_ATEN.item.default
-        ):
+        for number in calls(module, _ATEN.item.default):
             if not _is_place(number):
                 continue
             for part in list(number.users):

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.quantizer.graphs.constant_values import number_of
+
 #: A score this far below the others has no probability: its exponential is less than a float's step at 1.
 MASKED = -80.0
 #: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
@@ -38,10 +40,8 @@ def is_bound(value: object) -> bool:
 
 def is_far_number(value: Tensor) -> bool:
     """Return whether a tensor is one number that places are filled with so that nothing takes it."""
-    if not value.numel():
-        return False
-    first = value.flatten()[0]
-    return abs(float(first)) > SMALLEST_FILL and bool((value == first).all())
+    number = number_of(value)
+    return number is not None and abs(number) > SMALLEST_FILL
 
 
 def is_limited_mask(node: object) -> bool:

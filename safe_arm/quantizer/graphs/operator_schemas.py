@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
-from torch.fx import Node
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
+
+from safe_arm.core.island import op_name
+
+_BATCH_NORM = "aten::batch_norm"
+#: Positions of the statistics and of the flag ``training`` among the arguments of a batch norm.
+_STATISTICS, _TRAINING = slice(3, 5), 5
 
 
 def schema_of(node: Node) -> Any:
@@ -41,6 +51,41 @@ def may_alias(node: Node) -> bool:
     if schema is None:
         return False
     return any(result.alias_info is not None for result in schema.returns)
+
+
+def written_buffers(module: GraphModule) -> tuple[str, ...]:
+    """Return the names of the tensors that a graph writes into when it is called."""
+    names: dict[str, None] = {}
+    for node in module.graph.nodes:
+        for root in _written(node):
+            while _is_view(root):
+                root = root.all_input_nodes[0]
+            if root.op == "get_attr":
+                names[str(root.target)] = None
+    return tuple(names)
+
+
+def _written(node: Node) -> list[Node]:
+    """Return the values that an operator writes into."""
+    written: Sequence[Any] = written_arguments(node)
+    # An operator that makes its argument a view of itself leaves the values as they are.
+    if torch.Tag.inplace_view in getattr(node.target, "tags", ()):
+        return []
+    if op_name(node) == _BATCH_NORM and node.args[_TRAINING] is True:
+        written = node.args[_STATISTICS]
+    return [each for each in tree_leaves(written) if isinstance(each, Node)]
+
+
+def _is_view(node: Node) -> bool:
+    """Return whether a node's value is its first argument, or lies in it."""
+    if node.op != "call_function" or not node.args:
+        return False
+    first = node.args[0]
+    if not isinstance(first, Node):
+        return False
+    if node.target is operator.getitem:
+        return _is_view(first)
+    return may_alias(node)
 
 
 def arguments_by_name(node: Node) -> dict[str, Any]:

@@ -12,14 +12,17 @@ from safe_arm.quantizer.graphs.operator_schemas import is_mutable, may_alias
 
 def functional_of(write: Node) -> OpOverload | None:
     """Return the operator that gives what one writes; None if it writes nothing, or into what others read or view."""
-    target = write.target
-    if not isinstance(target, OpOverload) or not is_mutable(write):
+    if not isinstance(write.target, OpOverload) or not is_mutable(write):
         return None
-    if not _is_own(write):
-        return None
+    return without_writing(write) if _is_own(write) else None
+
+
+def without_writing(write: Node) -> OpOverload | None:
+    """Return the operator that gives what another one writes; None if there is none."""
     name = op_name(write).removeprefix("aten::").removesuffix("_")
     packet = getattr(torch.ops.aten, name, None)
-    functional: OpOverload | None = getattr(packet, target._overloadname, None)
+    overload = write.target._overloadname  # type: ignore[union-attr]
+    functional: OpOverload | None = getattr(packet, overload, None)
     return functional
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,14 @@ from torchao.quantization.pt2e.fake_quantize import (
 from torchao.quantization.pt2e.observer import MovingAverageMinMaxObserver
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
+Observer: TypeAlias = ObserverOrFakeQuantize
+#: The observer of each annotated place; those of one domain have the same.
+Observers: TypeAlias = dict[EdgeOrNode, Observer]
 _PER_TENSOR = (torch.per_tensor_affine, torch.per_tensor_symmetric)
 _FAKE_QUANTISES = (FakeQuantize, FusedMovingAvgObsFakeQuantize)
 
 
-def has_one_scale(observer: ObserverOrFakeQuantize | None) -> bool:
+def has_one_scale(observer: Observer | None) -> bool:
     """Return whether a value has one scale, which is known before it is run."""
     if observer is None or getattr(observer, "is_dynamic", False):
         return False
@@ -36,14 +39,14 @@ def value_of(place: EdgeOrNode) -> Node:
     return place
 
 
-def is_averaging(observer: ObserverOrFakeQuantize) -> TypeGuard[FakeQuantize]:
+def is_averaging(observer: Observer) -> TypeGuard[FakeQuantize]:
     """Return whether an observer is a fake-quantise module that averages the range of what is trained over time."""
     if type(observer) not in _FAKE_QUANTISES or observer.is_dynamic:
         return False
     return type(observer.activation_post_process) is MovingAverageMinMaxObserver
 
 
-def shown(observer: ObserverOrFakeQuantize, x: Tensor) -> Tensor:
+def shown(observer: Observer, x: Tensor) -> Tensor:
     """Show a value to an observer, and return what it makes of it.
 
     A range that is averaged over time covers the value from now on. Stock's follows in a hundred steps: a value that
@@ -78,7 +81,7 @@ class StandIn(nn.Module):
         observer: the observer or fake-quantise module in whose place it stands.
     """
 
-    def __init__(self, observer: ObserverOrFakeQuantize) -> None:
+    def __init__(self, observer: Observer) -> None:
         super().__init__()
         self.observer = observer
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
-from safe_arm.quantizer.masks.runtime_masks import is_additive
+from safe_arm.quantizer.masks.runtime_masks import (
+    FILLS,
+    WHERES,
+    condition_of,
+    is_additive,
+)
 from safe_arm.quantizer.masks.softmaxes import softmaxes
 from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _ADD = _ATEN.add.Tensor
-#: Operators that put a number in the place of a value: the positions of the value and of the number.
-_FILLS: dict[Any, tuple[tuple[int, int], ...]] = {
-    _ATEN.masked_fill.Scalar: ((0, 2),),
-    _ATEN.masked_fill.Tensor: ((0, 2),),
-    _ATEN.where.self: ((1, 2), (2, 1)),
-    _ATEN.where.ScalarOther: ((1, 2),),
-    _ATEN.where.ScalarSelf: ((2, 1),),
-}
 
 
 def add_biases_first(module: GraphModule) -> None:
@@ -75,21 +70,17 @@ def _before_added(
 def _before_filled(
     total: Node, scores: Node, biased: Node, values: ConstantValues
 ) -> list[Node]:
-    for kept, number in _FILLS.get(biased.target, ()):
-        bias = biased.args[kept]
-        if not isinstance(bias, Node) or values.of(bias) is not None:
-            continue
-        if not values.are_at_most(biased.args[number], MASKED):
-            continue
-        write = Writer(total)
-        shifted = write(_ADD, scores, bias)
-        operands: list[Any] = list(biased.args)
-        operands[kept] = shifted
-        assert callable(biased.target)
-        total.replace_all_uses_with(write(biased.target, *operands))
-        total.graph.erase_node(total)
-        return [shifted]
-    return []
+    if biased.target not in (*WHERES, *FILLS):
+        return []
+    found = condition_of(values, biased)
+    if found is None or values.of(found.scores) is not None:
+        return []
+    write = Writer(total)
+    shifted = write(_ADD, scores, found.scores)
+    operands = [shifted if each is found.scores else each for each in biased.args]
+    assert callable(biased.target)
+    replace_node(total, write(biased.target, *operands))
+    return [shifted]
 
 
 def _masks(mask: object, total: Node, values: ConstantValues) -> bool:

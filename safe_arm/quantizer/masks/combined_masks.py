@@ -68,7 +68,7 @@ def combine_masks(module: GraphModule) -> None:
             continue
         shown = _shown(parts, at_run_time[0])
         if shown is not None:
-            _combine(module, softmax, scores, parts, biases, shown)
+            _combine(softmax, scores, parts, biases, shown)
             module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -165,7 +165,6 @@ def _shown(parts: list[_Part], at_run_time: _Part) -> Tensor | None:
 
 
 def _combine(
-    module: GraphModule,
     softmax: Softmax,
     scores: Node,
     parts: list[_Part],
@@ -194,4 +193,4 @@ def _combine(
         both = write(_ATEN.where.self, at_run_time.node, *numbers)
     condition = write(_ATEN.gt.Scalar, both, 0.5)
     mask = Mask(scores, condition, fills=True, inverted=True)
-    replace_masked(module, softmax, mask, None if bool(shown.all()) else shown)
+    replace_masked(softmax, mask, None if bool(shown.all()) else shown)

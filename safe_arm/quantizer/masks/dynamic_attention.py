@@ -16,7 +16,13 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_static, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    is_static,
+    replace_node,
+    tensor_of,
+)
 
 _ATEN = torch.ops.aten
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
@@ -32,11 +38,10 @@ def spell_out_dynamic_attention(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         constants = _constants(module.graph)
-        for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+        for node in calls(module, _ATTENTION):
             if _is_to_spell_out(node, constants):
                 result = Writer(node).compute(_attend, node.args, node.kwargs)
-                node.replace_all_uses_with(result)
-                module.graph.erase_node(node)
+                replace_node(node, result)
         module.recompile()
 
 

@@ -12,7 +12,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, replace_node
 
 _ATEN = torch.ops.aten
 #: Operators whose results are finite if their arguments are, and may be minus infinity where one of them is.
@@ -43,13 +43,10 @@ def name_plain_softmaxes(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        for node in module.graph.find_nodes(
-            op="call_function", target=_ATEN._safe_softmax.default
-        ):
+        for node in calls(module, _ATEN._safe_softmax.default):
             if _are_finite(module, values, node.args[0]):
                 plain = Writer(node)(_ATEN.softmax.int, *node.args, **node.kwargs)
-                node.replace_all_uses_with(plain)
-                module.graph.erase_node(node)
+                replace_node(node, plain)
         module.recompile()
 
 

@@ -6,8 +6,13 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import arguments_by_name, graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.core.island import arguments_by_name
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    rewrite_all,
+    tensor_of,
+)
 
 _ATEN = torch.ops.aten
 _LOG_SOFTMAX = (_ATEN.log_softmax.int, _ATEN._log_softmax.default)
@@ -22,11 +27,7 @@ def spell_out_log_softmax(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for target in (*_LOG_SOFTMAX, _LOG_SUM):
-            for node in module.graph.find_nodes(op="call_function", target=target):
-                _spell_out(node)
-        module.recompile()
+    rewrite_all(model, _spell_out, *_LOG_SOFTMAX, _LOG_SUM)
 
 
 def _spell_out(node: Node) -> None:
@@ -52,8 +53,7 @@ def _spell_out(node: Node) -> None:
     if value.dtype != result.dtype:
         # In int8 a wider dtype adds nothing: it is for those who read the result.
         written = write(_ATEN.to.dtype, written, result.dtype)
-    node.replace_all_uses_with(written)
-    node.graph.erase_node(node)
+    replace_node(node, written)
 
 
 def _log_softmax(x: Tensor, dims: list[int]) -> Tensor:

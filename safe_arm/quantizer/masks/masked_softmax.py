@@ -15,10 +15,11 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant
+from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 from safe_arm.quantizer.masks.combined_masks import combine_masks
+from safe_arm.quantizer.masks.runtime_masks import condition_of
 from safe_arm.quantizer.masks.softmaxes import (
     Softmax,
     distances,
@@ -49,7 +50,7 @@ def mask_probabilities(model: GraphModule) -> None:
         for softmax in list(softmaxes(module)):
             scores = _masked_scores(values, softmax)
             if scores is not None:
-                softmax.replace(_written(module, softmax, scores))
+                softmax.replace(_written(softmax, scores))
                 module.graph.eliminate_dead_code()
         module.recompile()
 
@@ -57,7 +58,7 @@ def mask_probabilities(model: GraphModule) -> None:
 def _decompose_masked_attention(module: GraphModule) -> None:
     """Decompose attention with a mask as stock does."""
     masked = False
-    for node in module.graph.find_nodes(op="call_function", target=_ATTENTION):
+    for node in calls(module, _ATTENTION):
         arguments = arguments_by_name(node)
         masked |= arguments.get("attn_mask") is not None
         masked |= bool(arguments.get("is_causal"))
@@ -126,26 +127,13 @@ def _subtracted(values: ConstantValues, scores: _Scores, node: Node) -> _Scores 
     return replace(scores, node=source, bias=scores.bias - mask)
 
 
-def _chosen(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
-    condition, kept, other = node.args[:3]
-    mask = values.of(condition)
-    if mask is None:
-        return None
-    if values.are_at_most(other, MASKED):
-        return _hidden(scores, kept, mask)
-    if values.are_at_most(kept, MASKED):
-        return _hidden(scores, other, ~mask)
-    return None
-
-
 def _filled(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
-    source, condition, number = node.args[:3]
-    mask = values.of(condition)
-    if mask is None:
+    found = condition_of(values, node)
+    mask = None if found is None else values.of(found.node)
+    if found is None or mask is None:
         return None
-    if not values.are_at_most(number, MASKED):
-        return None
-    return _hidden(scores, source, ~mask)
+    keep = ~mask if found.inverted else mask
+    return replace(scores, node=found.scores, keep=scores.keep & keep)
 
 
 def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
@@ -158,19 +146,13 @@ def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
     return None
 
 
-def _hidden(scores: _Scores, source: object, keep: Tensor) -> _Scores | None:
-    if not isinstance(source, Node):
-        return None
-    return replace(scores, node=source, keep=scores.keep & keep)
-
-
 _RULES: dict[Any, Callable[[ConstantValues, _Scores, Node], _Scores | None]] = {
     _ATEN.add.Tensor: _added,
     _ATEN.add_.Tensor: _added,
     _ATEN.sub.Tensor: _subtracted,
-    _ATEN.where.self: _chosen,
-    _ATEN.where.ScalarOther: _chosen,
-    _ATEN.where.ScalarSelf: _chosen,
+    _ATEN.where.self: _filled,
+    _ATEN.where.ScalarOther: _filled,
+    _ATEN.where.ScalarSelf: _filled,
     _ATEN.masked_fill.Scalar: _filled,
     _ATEN.masked_fill.Tensor: _filled,
     _ATEN.masked_fill_.Scalar: _filled,
@@ -214,31 +196,31 @@ def _told_apart(scores: _Scores, softmax: Softmax) -> _Scores | None:
     return _Scores(scores.node, bias, keep)
 
 
-def _written(module: GraphModule, softmax: Softmax, scores: _Scores) -> Node:
+def _written(softmax: Softmax, scores: _Scores) -> Node:
     """Write the softmax of scores with a mask of the same rank, and return it."""
-    graph = module.graph
+    graph = softmax.node.graph
+    constant = Writer(softmax.node).constant
     like = softmax.value
     dim = softmax.dim
     rows = scores.keep.any(dim, keepdim=True)
     keep = scores.keep | ~rows
-    name = f"mask_of_{softmax.node.name}"
     with graph.inserting_before(softmax.node):
         x = scores.node
         if bool(scores.bias.any()):
-            bias = add_constant(module, f"{name}_bias", scores.bias, like)
+            bias = constant(scores.bias, "bias_of")
             x = add_call(graph, _ATEN.add.Tensor, x, bias)
         limit = bound_of(keep, like.dtype)
-        bound = add_constant(module, f"{name}_bound", limit, like)
+        bound = constant(limit, "bound_of")
         x = add_call(graph, _ATEN.minimum.default, x, bound)
         distance = distances(graph, x, dim)
         e = add_call(graph, _ATEN.exp.default, distance)
         ones = keep.to(like.dtype)
-        kept = add_constant(module, f"{name}_keep", ones, like)
+        kept = constant(ones, "keep_of")
         e = add_call(graph, _ATEN.mul.Tensor, e, kept)
         divisor = total(graph, e, dim)
         result = normalised(graph, e, divisor)
         if not bool(rows.all()):
             ones = rows.to(like.dtype)
-            some = add_constant(module, f"{name}_rows", ones, like)
+            some = constant(ones, "rows_of")
             result = add_call(graph, _ATEN.mul.Tensor, result, some)
     return result

@@ -7,17 +7,20 @@ import math
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules, op_name
-from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.domains.extreme_domains import extremes_of
 from safe_arm.quantizer.domains.saturated_domains import reach_of
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, moved_from
+from safe_arm.quantizer.graphs.graph_edits import (
+    MOVES,
+    Writer,
+    calls,
+    readers_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import LOWEST
 
 _ATEN = torch.ops.aten
 _ADD = _ATEN.add.Tensor
-_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 #: Operators that may have the number of a mask among their arguments.
 _NUMBERED = (
     _ATEN.mul.Tensor,
@@ -39,7 +42,7 @@ def bring_masks_near(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        for node in module.graph.find_nodes(op="call_function", target=_ADD):
+        for node in calls(module, _ADD):
             if _hides_low_values(node):
                 _bring_constant_near(node, values)
         for node in module.graph.nodes:
@@ -66,16 +69,11 @@ def _bring_constant_near(total: Node, values: ConstantValues) -> None:
 
 def _is_hidden(mask: Node) -> bool:
     """Return whether a value is only added, to what hides low values."""
-    moved = [mask]
     sums = []
-    for each in moved:
-        for reader in each.users:
-            if op_name(reader) in _MOVES and moved_from(reader) is not reader:
-                moved.append(reader)
-            elif reader.target == _ADD and not reader.kwargs:
-                sums.append(reader)
-            else:
-                return False
+    for reader in readers_of(mask, MOVES):
+        if reader.target != _ADD or reader.kwargs:
+            return False
+        sums.append(reader)
     return bool(sums) and all(map(_hides_low_values, sums))
 
 

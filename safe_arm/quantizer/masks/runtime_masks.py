@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.island import graph_modules
+from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_call,
-    add_constant,
+    calls,
     moved_from,
     tensor_of,
 )
@@ -52,7 +52,7 @@ def mask_at_run_time(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        sums: dict[Node, _Sums] = {}
+        sums: dict[Node, _MaskedScores] = {}
         written = False
         for softmax in list(softmaxes(module)):
             mask = _mask(values, softmax)
@@ -60,46 +60,46 @@ def mask_at_run_time(model: GraphModule) -> None:
                 continue
             written = True
             if mask.fills:
-                replace_masked(module, softmax, mask)
+                replace_masked(softmax, mask)
                 continue
             if mask.node not in sums:
                 sums[mask.node] = _sums(module.graph, mask.node)
-            scores = _summed(module.graph, softmax, mask, sums[mask.node])
-            softmax.replace(_written(module, softmax, scores))
+            added = sums[mask.node]
+            with module.graph.inserting_before(softmax.node):
+                operands = (mask.scores, added.masked)
+                masked = add_call(module.graph, _ATEN.add.Tensor, *operands)
+            scores = replace(added, masked=masked)
+            softmax.replace(_written(softmax, scores))
         if written:
             module.graph.eliminate_dead_code()
         module.recompile()
 
 
-def replace_masked(
-    module: GraphModule, softmax: Softmax, mask: Mask, shown: Tensor | None = None
-) -> None:
+def replace_masked(softmax: Softmax, mask: Mask, shown: Tensor | None = None) -> None:
     """Put a softmax of scores that are masked by a condition in the place of another.
 
     Args:
-        module: the graph; changed in place.
-        softmax: the other.
+        softmax: the other; its graph is changed in place.
         mask: the scores and the condition.
         shown: which scores of a row that is hidden as a whole share its probability; None for all.
     """
-    scores = _chosen(module, softmax, mask)
-    softmax.replace(_written(module, softmax, scores, shown))
+    scores = _chosen(softmax, mask)
+    softmax.replace(_written(softmax, scores, shown))
 
 
 def inputs_of_masks(model: GraphModule) -> set[Node]:
     """Return the inputs that a mask multiplies by a low or a very high number, which shows that they are 0 or 1."""
     values = ConstantValues(model)
     found = set()
-    for target in PRODUCTS:
-        for node in model.graph.find_nodes(op="call_function", target=target):
-            source, factor = node.args[:2]
-            subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
-            if not subtracted and not values.are_at_most(factor, MASKED):
-                continue
-            while isinstance(source, Node) and len(source.all_input_nodes) == 1:
-                source = source.all_input_nodes[0]
-            if isinstance(source, Node) and source.op == "placeholder":
-                found.add(source)
+    for node in calls(model, *PRODUCTS):
+        source, factor = node.args[:2]
+        subtracted = isinstance(factor, float) and factor >= _SUBTRACTED
+        if not subtracted and not values.are_at_most(factor, MASKED):
+            continue
+        while isinstance(source, Node) and len(source.all_input_nodes) == 1:
+            source = source.all_input_nodes[0]
+        if isinstance(source, Node) and source.op == "placeholder":
+            found.add(source)
     return found
 
 
@@ -136,7 +136,7 @@ def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
 
 def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask of an operator that puts a low number in the place of what is masked."""
-    if node.target in FILLS:
+    if op_name(node).startswith("aten::masked_fill"):
         kept, condition, number = node.args[:3]
         inverted = True
     else:
@@ -212,13 +212,10 @@ def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
 
 
 def _written(
-    module: GraphModule,
-    softmax: Softmax,
-    scores: _MaskedScores,
-    shown: Tensor | None = None,
+    softmax: Softmax, scores: _MaskedScores, shown: Tensor | None = None
 ) -> Node:
     """Write the softmax of masked scores, and return it."""
-    graph = module.graph
+    graph = softmax.node.graph
     dim = softmax.dim
     keep = scores.keep
     with graph.inserting_before(softmax.node):
@@ -228,9 +225,8 @@ def _written(
             from_last = dim - softmax.value.dim()
             keep = _with_empty_rows(graph, keep, from_last)
         if shown is not None:
-            like = softmax.value
-            name = f"mask_of_{softmax.node.name}_shown"
-            constant = add_constant(module, name, shown.to(like.dtype), like)
+            ones = shown.to(softmax.value.dtype)
+            constant = Writer(softmax.node).constant(ones, "shown_of")
             keep = add_call(graph, _ATEN.mul.Tensor, keep, constant)
         e = add_call(graph, _ATEN.mul.Tensor, e, keep)
         divisor = total(graph, e, dim)
@@ -250,10 +246,10 @@ def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
 
 @dataclass(frozen=True)
 class _MaskedScores:
-    """Masked scores, and what says which are kept.
+    """Masked scores, or what is added to scores to mask them, and what says which are kept.
 
     Attributes:
-        masked: the scores, of which those that are masked are below all others.
+        masked: the scores, of which those that are masked are below all others; or a mask without minus infinity.
         keep: 1 where a score is kept, and 0.
     """
 
@@ -261,54 +257,30 @@ class _MaskedScores:
     keep: Node
 
 
-def _chosen(module: GraphModule, softmax: Softmax, mask: Mask) -> _MaskedScores:
+def _chosen(softmax: Softmax, mask: Mask) -> _MaskedScores:
     """Write scores that are masked by a condition."""
-    graph = module.graph
+    graph = softmax.node.graph
+    constant = Writer(softmax.node).constant
     like = softmax.value
     shape = [1] * like.dim()
-    name = f"mask_of_{softmax.node.name}"
     none = torch.zeros(shape, dtype=torch.bool)
     with graph.inserting_before(softmax.node):
         keep = mask.node
         if mask.inverted:
             keep = add_call(graph, _ATEN.logical_not.default, keep)
         limit = bound_of(none, like.dtype)
-        low = add_constant(module, f"{name}_low", limit, like)
+        low = constant(limit, "low_of")
         masked = add_call(graph, _ATEN.where.self, keep, mask.scores, low)
         ones = torch.ones(shape, dtype=like.dtype)
-        one = add_constant(module, f"{name}_one", ones, like)
+        one = constant(ones, "one_of")
         zeros = torch.zeros(shape, dtype=like.dtype)
-        zero = add_constant(module, f"{name}_zero", zeros, like)
+        zero = constant(zeros, "zero_of")
         kept = add_call(graph, _ATEN.where.self, keep, one, zero)
     return _MaskedScores(masked, kept)
 
 
-def _summed(
-    graph: Graph,
-    softmax: Softmax,
-    mask: Mask,
-    sums: _Sums,
-) -> _MaskedScores:
-    """Write scores that are masked by a sum."""
-    with graph.inserting_before(softmax.node):
-        masked = add_call(graph, _ATEN.add.Tensor, mask.scores, sums.limited)
-    return _MaskedScores(masked, sums.keep)
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """An additive mask in two parts, written after it once for all its readers.
-
-    Attributes:
-        limited: the mask, minus infinity in it a finite number.
-        keep: 1 where it keeps a score, and 0.
-    """
-
-    limited: Node
-    keep: Node
-
-
-def _sums(graph: Graph, mask: Node) -> _Sums:
+def _sums(graph: Graph, mask: Node) -> _MaskedScores:
+    """Write an additive mask in two parts, after it and once for all its readers."""
     limited = _limited(graph, mask)
     if moved_from(limited).op == "get_attr":
         # The limit of the constant itself is computed ahead, and no longer known as that of a mask.
@@ -317,7 +289,7 @@ def _sums(graph: Graph, mask: Node) -> _Sums:
         raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
     with graph.inserting_after(raised):
         keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
-    return _Sums(limited, keep)
+    return _MaskedScores(limited, keep)
 
 
 def _limited(graph: Graph, mask: Node) -> Node:

@@ -12,7 +12,12 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    calls,
+    replace_node,
+    tensor_of,
+)
 
 _ATEN = torch.ops.aten
 _SAFE = _ATEN._safe_softmax.default
@@ -53,17 +58,15 @@ class Softmax:
         if shape != list(self.value.shape):
             with self.node.graph.inserting_before(self.node):
                 result = add_call(self.node.graph, _ATEN.view.default, result, shape)
-        self.node.replace_all_uses_with(result)
-        self.node.graph.erase_node(self.node)
+        replace_node(self.node, result)
 
 
 def softmaxes(module: GraphModule) -> Iterator[Softmax]:
     """Give the softmaxes of a graph, its branches not included."""
-    for target in _SOFTMAX:
-        for node in module.graph.find_nodes(op="call_function", target=target):
-            softmax = _softmax(node)
-            if softmax is not None:
-                yield softmax
+    for node in calls(module, *_SOFTMAX):
+        softmax = _softmax(node)
+        if softmax is not None:
+            yield softmax
 
 
 def _softmax(node: Node) -> Softmax | None:

@@ -12,9 +12,14 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    lower_bound,
+    replace_node,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
-from safe_arm.quantizer.graphs.operator_schemas import may_alias
+from safe_arm.quantizer.graphs.own_writes import functional_of
 
 _ATEN = torch.ops.aten
 #: A sum with it is the number itself.
@@ -39,6 +44,8 @@ def spell_out_masks(model: GraphModule) -> None:
             rule = _RULES.get(node.target)
             if rule is not None:
                 rule(node)
+            if node.target in _FILLS:
+                node.target = functional_of(node) or node.target
             if node.target in _SCALES:
                 _scale_before_fill(node, values)
         module.recompile()
@@ -49,8 +56,7 @@ def _spell_out_product(node: Node) -> None:
     factor = node.args[1]
     if not isinstance(factor, (int, float)) or factor < -MASKED:
         return
-    source = node.args[0]
-    assert isinstance(source, Node)
+    source = node.all_input_nodes[0]
     if _is_less_one(source) and _readers(node, _ATEN.add.Tensor):
         keep = source.args[0]
         hidden = Writer(node)(_ATEN.rsub.Scalar, keep, 1)
@@ -85,8 +91,8 @@ def _spell_out_logarithm(node: Node) -> None:
     mask = node
     number = -math.inf
     for reader in node.users:
-        bound = _lower_bound(reader)
-        if len(node.users) == 1 and bound <= MASKED:
+        bound = lower_bound(reader)
+        if len(node.users) == 1 and bound is not None and bound <= MASKED:
             mask = reader
             number = bound
     for reader in list(mask.users):
@@ -111,17 +117,7 @@ def _fill(
     if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:
         return
     filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
-    total.replace_all_uses_with(filled)
-    total.graph.erase_node(total)
-
-
-def _lower_bound(node: Node) -> float:
-    """Return the number that an operator only clamps to from below; 0 for any other."""
-    if node.target == _ATEN.clamp.default and len(node.args) == 2:
-        bound = node.args[1]
-        if isinstance(bound, (int, float)):
-            return bound
-    return 0.0
+    replace_node(total, filled)
 
 
 def _is_less_one(source: Node) -> bool:
@@ -143,16 +139,6 @@ def _readers(mask: Node, target: Any) -> list[tuple[Node, Node]]:
                 return []
             readers.append((reader, each))
     return readers
-
-
-def _spell_out_fill(node: Node) -> None:
-    """Replace an in-place fill of a value without another name or reader by one out of place."""
-    source = node.args[0]
-    assert isinstance(source, Node)
-    if source.op != "call_function" or may_alias(source):
-        return
-    if len(source.users) == 1:
-        node.target = _FILLS[node.target]  # type: ignore[index]
 
 
 def _scale_before_fill(node: Node, values: ConstantValues) -> None:
@@ -177,8 +163,7 @@ def _scale_before_fill(node: Node, values: ConstantValues) -> None:
             operands[at] = write(scale, operand, factor)
         else:
             operands[at] = float(scale(torch.tensor(float(operand)), factor))
-    node.replace_all_uses_with(write(fill, *operands))
-    node.graph.erase_node(node)
+    replace_node(node, write(fill, *operands))
     node.graph.erase_node(filled)
 
 
@@ -190,13 +175,8 @@ _OPERANDS: dict[Any, tuple[int, int]] = {
     _ATEN.where.ScalarOther: (1, 2),
     _ATEN.where.ScalarSelf: (1, 2),
 }
-_FILLS = {
-    _ATEN.masked_fill_.Scalar: _ATEN.masked_fill.Scalar,
-    _ATEN.masked_fill_.Tensor: _ATEN.masked_fill.Tensor,
-}
+_FILLS = (_ATEN.masked_fill_.Scalar, _ATEN.masked_fill_.Tensor)
 _RULES: dict[Any, Callable[[Node], None]] = {
     _ATEN.log.default: _spell_out_logarithm,
     _ATEN.mul.Tensor: _spell_out_product,
-    _ATEN.masked_fill_.Scalar: _spell_out_fill,
-    _ATEN.masked_fill_.Tensor: _spell_out_fill,
 }

@@ -16,7 +16,12 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, place_of
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    annotation_of,
+    place_of,
+    specs_read,
+)
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
 from safe_arm.quantizer.precision.exact_products import (
     INT32,
@@ -28,6 +33,7 @@ from safe_arm.quantizer.precision.exact_products import (
     matmul_size,
     product_size,
     product_spec,
+    step_of,
     wide_spec,
 )
 
@@ -60,7 +66,7 @@ def add_products_exactly(
         products = _kept_products(node, largest, only_of_exact)
         if products and _is_rounded_by_readers(node, named):
             _keep_products(node, products)
-            specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+            specs = specs_read(node)
             _round_in_readers(node, next(iter(specs.values())))
 
 
@@ -74,7 +80,7 @@ def round_products_in_readers(model: GraphModule, roots: Iterable[Node]) -> None
     named = _named_domains(model)
     for root in roots:
         for product in root.users:
-            specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+            specs = specs_read(product)
             factors = [specs.get(factor) for factor in product.args[:2]]
             is_wide = all(isinstance(spec, DerivedQuantizationSpec) for spec in factors)
             if (
@@ -106,10 +112,10 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
     factors: list[list[EdgeOrNode]] = []
     for product in products:
         places: list[EdgeOrNode] = [(factor, product) for factor in product.args[:2]]
-        product.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec(places)
+        annotation_of(product).output_qspec = exact_spec(places)
         factors.append(places)
     spec = spec_of_products(factors, others)
-    annotation = addition.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(addition)
     annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
     annotation.allow_implicit_sharing = False
 
@@ -118,7 +124,7 @@ def _named_domains(model: GraphModule) -> set[Node]:
     """Return the nodes whose domain some other node takes over by name."""
     named = set()
     for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None:
             continue
         for spec in (annotation.output_qspec, *annotation.input_qspec_map.values()):
@@ -139,13 +145,13 @@ def _is_rounded_by_readers(addition: Node, named: set[Node]) -> bool:
 
 def _round_in_readers(addition: Node, codes: QuantizationSpecBase) -> None:
     """Give a sum the 32 bits of its terms, and the one domain that it had to its readers."""
-    annotation = addition.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(addition)
     domain = annotation.output_qspec
     annotation.output_qspec = codes
     plain = []
     # A later reader refers to an earlier one: in the other order torchao recurses without end.
     for reader in sorted(addition.users):
-        spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition]
+        spec = specs_read(reader)[addition]
         place, _ = place_of(spec)
         if place is None:
             plain.append(reader)
@@ -153,10 +159,10 @@ def _round_in_readers(addition: Node, codes: QuantizationSpecBase) -> None:
             # It takes over the domain of something else, and torchao lets the others share it.
             return
     first = plain.pop(0)
-    first.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = domain
+    specs_read(first)[addition] = domain
     same = SharedQuantizationSpec((addition, first))
     for reader in plain:
-        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[addition] = same
+        specs_read(reader)[addition] = same
 
 
 def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
@@ -184,7 +190,7 @@ def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
     if not isinstance(term, Node) or not is_int8(term, addition):
         return False
-    annotation = term.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(term)
     if annotation is None or annotation.output_qspec is None:
         return False
     return not any(_shares(reader, term) for reader in term.users)
@@ -192,7 +198,7 @@ def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
 
 def _shares(reader: Node, term: Node) -> bool:
     """Tell whether a node reads a term in 32 bits and gives its scale to all that do."""
-    annotation = reader.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(reader)
     if annotation is None or not annotation.allow_implicit_sharing:
         return False
     return isinstance(annotation.input_qspec_map.get(term), DerivedQuantizationSpec)
@@ -211,13 +217,12 @@ def spec_of_products(
     return wide_spec([*places, *others], partial(_largest_scale, products=len(factors)))
 
 
-def _largest_scale(observers: Sequence[Any], products: int) -> tuple[Tensor, Tensor]:
-    """Return the largest of the products' scales and what the others need, and the zero point, which is 0."""
-    scales = [observer.calculate_qparams()[0] for observer in observers]
+def _largest_scale(observers: Sequence[Any], products: int) -> Tensor:
+    """Return the largest of the products' scales and what the others need."""
+    scales = list(map(step_of, observers))
     factors, others = scales[: 2 * products], scales[2 * products :]
     candidates = [
         factors[index] * factors[index + 1] for index in range(0, len(factors), 2)
     ]
     candidates += [scale / _FINEST for scale in others]
-    scale = torch.stack(candidates).amax(0)
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+    return torch.stack(candidates).amax(0)

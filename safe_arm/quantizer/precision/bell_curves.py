@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, rewrite, tensor_of
 from safe_arm.quantizer.precision.exact_products import is_exact_sum
 from safe_arm.quantizer.precision.sums_of_squares import write_products
 from safe_arm.quantizer.precision.two_steps import is_call
@@ -26,18 +26,12 @@ def write_bell_curves(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for curve in model.graph.find_nodes(op="call_function", target=_EXPONENTIAL):
-        is_changed = _write(curve) or is_changed
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _EXPONENTIAL)
 
 
 def _write(curve: Node) -> bool:
     """Write one exponential, and tell whether it is that of a negative square."""
-    result = tensor_of(curve)
-    if result is None or result.dtype != torch.float32:
+    if not is_float32(curve):
         return False
     write = Writer(curve)
     value, factor, has_negation = curve.args[0], 1.0, False

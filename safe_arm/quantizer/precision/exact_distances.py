@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import specs_read
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
@@ -20,6 +20,7 @@ from safe_arm.quantizer.precision.exact_products import (
     is_centred,
     is_square,
     is_summed,
+    step_of,
     wide_spec,
 )
 
@@ -76,11 +77,9 @@ def _keep(difference: Node, steps: int) -> None:
     spec = wide_spec(terms, partial(_of_terms, steps=steps))
     give_one_spec(difference, spec)
     for square in difference.users:
-        square.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+        specs_read(square)[difference] = spec
 
 
-def _of_terms(observers: Sequence[Any], steps: int) -> tuple[Tensor, Tensor]:
-    """Return the larger scale of two terms over a number of steps, and the zero point, which is 0."""
-    scales = [observer.calculate_qparams()[0] for observer in observers]
-    scale = torch.stack(scales).amax(0) / steps
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+def _of_terms(observers: Sequence[Any], steps: int) -> Tensor:
+    """Return the larger scale of two terms over a number of steps."""
+    return torch.stack(list(map(step_of, observers))).amax(0) / steps

@@ -13,11 +13,16 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    annotation_of,
+    int8_spec,
+    specs_read,
+)
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.precision.exact_products import (
+    CODE,
     INT32,
     exact_spec,
     product_spec,
@@ -33,8 +38,6 @@ from safe_arm.quantizer.precision.two_steps import (
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
 _PRODUCT = _ATEN.mul.Tensor
-#: Largest magnitude of a code of 8 bits less its zero point.
-_CODE = 255
 #: The most by which a factor times the number of values is off 1.
 _ROUNDED = 1e-6
 #: A mean of codes may be in the middle of two parts of a step, which TOSA rounds otherwise; this share of it is not.
@@ -84,7 +87,7 @@ def keep_means_exact(means: Mapping[Node, Mean]) -> None:
     first: dict[Node, Node] = {}
     for difference, mean in means.items():
         source: Any = difference.args[0]
-        annotation = difference.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(difference)
         specs = annotation.input_qspec_map
         if not isinstance(specs.get(difference.args[1]), DerivedQuantizationSpec):
             continue
@@ -105,7 +108,7 @@ def keep_factor(product: Node, share: float = 1.0) -> None:
         product: a multiplication by a constant in 8 bits; its annotation is changed.
         share: what to multiply the constant by.
     """
-    specs = product.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(product)
     factor: Any = product.args[1]
     spec = int8_spec(specs.get(factor))
     number = Writer(product).number(factor)
@@ -137,15 +140,15 @@ def _mean_of(difference: Node) -> Mean | None:
     share = Writer(scaled).number(scaled.args[1])
     if share is None or abs(share * terms - 1) > _ROUNDED:
         return None
-    if terms * _CODE**2 > INT32.max:
+    if terms * CODE**2 > INT32.max:
         return None
     return Mean(total, scaled, tuple(views))
 
 
 def _keep(mean: Mean) -> None:
     exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
-    mean.total.meta[Q_ANNOTATION_KEY].output_qspec = exact
-    annotation = mean.scaled.meta[Q_ANNOTATION_KEY]
+    annotation_of(mean.total).output_qspec = exact
+    annotation = annotation_of(mean.scaled)
     annotation.input_qspec_map[mean.total] = exact
     keep_factor(mean.scaled, _NO_TIE)
     product = product_spec(mean.scaled)
@@ -153,7 +156,7 @@ def _keep(mean: Mean) -> None:
     annotation.allow_implicit_sharing = False
     last = mean.scaled
     for view in mean.views:
-        annotation = view.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(view)
         annotation.input_qspec_map[last] = product
         annotation.output_qspec = product
         last = view

@@ -18,19 +18,27 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    int8_spec,
+    plain_spec,
+    specs_read,
+)
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
 
-_PRODUCT = torch.ops.aten.mul.Tensor
-_MATMUL = torch.ops.aten.bmm.default
-_SUM = torch.ops.aten.sum.dim_IntList
-_DIFFERENCE = torch.ops.aten.sub.Tensor
+_ATEN = torch.ops.aten
+
+_PRODUCT = _ATEN.mul.Tensor
+_MATMUL = _ATEN.bmm.default
+_SUM = _ATEN.sum.dim_IntList
+_DIFFERENCE = _ATEN.sub.Tensor
 INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
-_CODE, CODES_APART = 255, 510
+CODE, CODES_APART = 255, 510
 #: Steps of a difference from a mean in one of the minuend, at most; with 4 a product loses 0.1 dB to them.
 _MOST_STEPS = 16
 
@@ -117,7 +125,7 @@ def _most_steps(difference: Node, codes: int, largest: Mapping[Node, int]) -> in
 
 def _codes_of(difference: Node, from_exact_means: Container[Node]) -> int:
     """Return the largest magnitude of a difference, in codes of the minuend, but for its rounding."""
-    return _CODE if difference in from_exact_means else CODES_APART
+    return CODE if difference in from_exact_means else CODES_APART
 
 
 def _takes_difference(
@@ -133,7 +141,7 @@ def _takes_difference(
 
 def _code_after(product: Node) -> int:
     """Return the largest magnitude of what a product is multiplied by next; 1 for none."""
-    return _CODE if any(map(is_product, product.users)) else 1
+    return CODE if any(map(is_product, product.users)) else 1
 
 
 def _has_square(difference: Node) -> bool:
@@ -145,12 +153,12 @@ def _keep_difference(
 ) -> None:
     """Subtract in 32 bits, in some steps of the minuend, for a variance and what multiplies the difference besides."""
     spec = exact_spec([difference.args[0]], steps)
-    annotation = difference.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(difference)
     annotation.input_qspec_map = dict.fromkeys(annotation.input_qspec_map, spec)
     _keep(difference, spec, steps * codes + 1, largest)
     for reader in difference.users:
         if is_square(reader):
-            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[difference] = spec
+            specs_read(reader)[difference] = spec
 
 
 def _keep_product(product: Node, largest: dict[Node, int]) -> None:
@@ -175,10 +183,14 @@ def product_size(product: Node, largest: dict[Node, int]) -> int:
     """
     size = 1
     for factor in product.args[:2]:
-        factor_size = _size_in(product, factor, largest)
-        if not factor_size and is_int8(factor, product):
-            factor_size = _CODE
-        size *= factor_size
+        size *= _size_of_factor(product, factor, largest)
+    return size
+
+
+def _size_of_factor(product: Node, factor: object, largest: Mapping[Node, int]) -> int:
+    size = _size_in(product, factor, largest)
+    if not size and is_int8(factor, product):
+        return CODE
     return size
 
 
@@ -195,7 +207,7 @@ def matmul_size(matmul: Node) -> int:
     terms = None if left is None else left.shape[-1]
     if not isinstance(terms, int):
         return INT32.max
-    return terms * _CODE**2
+    return terms * CODE**2
 
 
 def _is_multiplied(product: Node, size: int, largest: Mapping[Node, int]) -> bool:
@@ -218,15 +230,15 @@ def _keep(
 ) -> None:
     """Give what a node computes 32 bits, up to a size, also where it is read by what can take them."""
     largest[node] = size
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
     for reader in node.users:
         if reader.target is _SUM or _takes(reader, node, size, largest):
-            reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+            specs_read(reader)[node] = spec
 
 
 def is_annotated(node: Node) -> bool:
     """Tell whether a node's output has a specification of its own."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     return isinstance(annotation.output_qspec, QuantizationSpec)
@@ -247,7 +259,7 @@ def is_square(node: Node) -> bool:
 
 def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
     """Return the largest magnitude of a value that a node reads in 32 bits; 0 for any other."""
-    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(reader)
     if not isinstance(value, Node):
         return 0
     if not isinstance(specs.get(value), DerivedQuantizationSpec):
@@ -257,7 +269,7 @@ def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
 
 def is_int8(value: object, reader: Node) -> bool:
     """Tell whether a node reads a value as int8."""
-    specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(reader)
     return int8_spec(specs.get(value)) is not None
 
 
@@ -268,9 +280,7 @@ def _takes(reader: Node, value: Node, size: int, largest: Mapping[Node, int]) ->
     others = [factor for factor in reader.args[:2] if factor is not value]
     if len(others) != 1:
         return False
-    factor = _size_in(reader, others[0], largest)
-    if not factor and is_int8(others[0], reader):
-        factor = _CODE
+    factor = _size_of_factor(reader, others[0], largest)
     return 0 < factor * size <= INT32.max
 
 
@@ -283,7 +293,7 @@ def is_exact_sum(value: Node) -> bool:
         return False
     if square.args[0] is not square.args[1]:
         return False
-    return terms_of(value) * _CODE**2 <= LARGEST_RESCALED
+    return terms_of(value) * CODE**2 <= LARGEST_RESCALED
 
 
 def is_summed(product: Node, size: int, most: int = INT32.max) -> bool:
@@ -333,7 +343,7 @@ def is_centred(difference: Node) -> bool:
         return False
     if source is mean or difference.kwargs:
         return False
-    annotation = source.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(source)
     if annotation is None:
         return False
     spec = plain_spec(annotation.output_qspec)
@@ -375,7 +385,7 @@ def product_spec(product: Node, steps: float = 1) -> DerivedQuantizationSpec:
 
 def give_one_spec(node: Node, spec: QuantizationSpecBase) -> None:
     """Quantise what a node reads and what it gives by one specification, whatever else reads it."""
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     annotation.input_qspec_map = dict.fromkeys(node.all_input_nodes, spec)
     annotation.output_qspec = spec
     annotation.allow_implicit_sharing = False
@@ -394,12 +404,12 @@ def number_spec(step: float) -> FixedQParamsQuantizationSpec:
 
 
 def wide_spec(
-    places: Sequence[EdgeOrNode], qparams: Callable[..., tuple[Tensor, Tensor]]
+    places: Sequence[EdgeOrNode], scale_of: Callable[[Sequence[Any]], Tensor]
 ) -> DerivedQuantizationSpec:
-    """Return the specification of integers in a scale that is computed of those at some places."""
+    """Return the specification of integers in a scale that is computed of the observers at some places."""
     return DerivedQuantizationSpec(
         derived_from=list(places),
-        derive_qparams_fn=qparams,
+        derive_qparams_fn=partial(_around_zero, scale_of),
         dtype=torch.int32,
         quant_min=INT32.min + 1,
         quant_max=INT32.max,
@@ -407,8 +417,20 @@ def wide_spec(
     )
 
 
-def _of_product(observers: Sequence[Any], steps: float) -> tuple[Tensor, Tensor]:
-    """Return the product of scales over a number of steps, and the zero point, which is 0."""
-    scale = math.prod(observer.calculate_qparams()[0] for observer in observers)
-    scale = scale / steps
+def _around_zero(
+    scale_of: Callable[[Sequence[Any]], Tensor], observers: Sequence[Any]
+) -> ScaleAndZero:
+    scale = scale_of(observers)
     return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+
+def _of_product(observers: Sequence[Any], steps: float) -> Tensor:
+    """Return the product of scales over a number of steps."""
+    scale: Any = math.prod(map(step_of, observers))
+    return scale / steps  # type: ignore[no-any-return]
+
+
+def step_of(observer: Any) -> Tensor:
+    """Return the scale of an observer."""
+    scale: Tensor = observer.calculate_qparams()[0]
+    return scale

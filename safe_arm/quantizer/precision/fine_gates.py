@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import prod
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
@@ -16,15 +15,22 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
-    Q_ANNOTATION_KEY,
+    ScaleAndZero,
+    annotation_of,
     int8_spec,
     is_calibrated,
     observed_by,
     plain_spec,
+    specs_read,
 )
 from safe_arm.core.island import op_name
 from safe_arm.quantizer.graphs.factory_operators import is_factory
-from safe_arm.quantizer.graphs.graph_edits import MOVES, moved_from, static_sizes
+from safe_arm.quantizer.graphs.graph_edits import (
+    MOVES,
+    moved_from,
+    readers_of,
+    static_sizes,
+)
 
 _ATEN = torch.ops.aten
 _LAYER = _ATEN.linear.default
@@ -39,7 +45,7 @@ _MOST = torch.iinfo(torch.int16).max
 class SpaciousObserver(MinMaxObserver):
     """Leaves room for twice the values that were seen: one of the 16 bits."""
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of a range twice as wide as the one that was seen."""
         return self._calculate_qparams(2 * self.min_val, 2 * self.max_val)
 
@@ -128,13 +134,7 @@ def _is_layer(node: Node) -> bool:
 
 def _is_read_by(node: Node, targets: Container[object]) -> bool:
     """Tell whether all that reads a value, or parts of it, is one of some operators."""
-    for reader in node.users:
-        if op_name(reader) in MOVES:
-            if not _is_read_by(reader, targets):
-                return False
-        elif reader.target not in targets:
-            return False
-    return True
+    return all(reader.target in targets for reader in readers_of(node, MOVES))
 
 
 def _size(node: Node) -> int:
@@ -147,7 +147,7 @@ def _size(node: Node) -> int:
 
 def _is_of_int8(node: Node) -> bool:
     """Tell whether one of stock's observers, and not one for training, gives a value its 8 bits."""
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is None:
         return False
     spec = int8_spec(annotation.output_qspec)
@@ -159,7 +159,7 @@ def _widen_inputs(node: Node) -> None:
     if node.target is _LAYER or node.target in _GATES:
         return
     _copy_factories(node)
-    specs = node.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(node)
     first = node.args[0]
     for value, spec in specs.items():
         narrow = plain_spec(spec)
@@ -173,7 +173,7 @@ def _widen_inputs(node: Node) -> None:
 
 def _copy_factories(node: Node) -> None:
     """Read zeros that a layer reads too from a factory of their own: stock stores them with one width."""
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     renamed = {}
     for value, spec in annotation.input_qspec_map.items():
         read = value
@@ -190,7 +190,7 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
 
     A sum has the domain of what is added, in which it is not rounded.
     """
-    annotation = node.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(node)
     if op_name(node) in MOVES:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
         return
@@ -203,7 +203,7 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
     for reader in node.users:
-        specs = getattr(reader.meta.get(Q_ANNOTATION_KEY), "input_qspec_map", {})
+        specs = getattr(annotation_of(reader), "input_qspec_map", {})
         if _is_shared(specs.get(node), node):
             specs[node] = narrow
 

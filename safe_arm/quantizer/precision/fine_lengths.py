@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm._compat.annotations import ScaleAndZero
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite
 from safe_arm.quantizer.precision.fine_roots import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
@@ -32,8 +32,8 @@ from safe_arm.quantizer.precision.sums_of_squares import (
 )
 from safe_arm.quantizer.precision.two_steps import (
     RoundedOnce,
+    affine_spec,
     copy_inputs,
-    derived_spec,
     give_spec,
     keep_fine,
     up_to,
@@ -84,18 +84,14 @@ def refine_lengths(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for root in model.graph.find_nodes(op="call_function", target=_POWER):
-        if root.args[1] == 0.5 and _write(root):
-            is_changed = True
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _POWER)
 
 
 def _write(root: Node) -> bool:
     """Write one root, and tell whether it is that of a sum of squares."""
     write = Writer(root)
+    if root.args[1] != 0.5:
+        return False
     found = write_unit(write, root.all_input_nodes[0])
     if found is None:
         return False
@@ -113,8 +109,7 @@ def keep_lengths_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(_lengths(model), _annotate)
-    model.recompile()
+    keep_fine(model, _lengths(model), _annotate)
 
 
 def _lengths(model: GraphModule) -> Iterator[_Length]:
@@ -133,25 +128,23 @@ def _annotate(found: _Length, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
     keep_argument(found.argument)
     place = (found.argument, found.rough)
-    unit = derived_spec(spec, place, _of_unit)
+    unit = affine_spec(spec, place, _of_unit)
     give_spec(found.unit, unit)
-    give_spec(found.correction, derived_spec(spec, place, _of_correction))
+    give_spec(found.correction, affine_spec(spec, place, _of_correction))
     if found.scaled is not found.correction:
         factor = Writer(found.fine).stored(found.scaled.args[1])
         assert factor is not None
         of_scaled = partial(_of_correction, factor=float(factor))
-        give_spec(found.scaled, derived_spec(spec, place, of_scaled))
+        give_spec(found.scaled, affine_spec(spec, place, of_scaled))
 
 
-def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_unit(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a unit for the observer of the argument."""
     largest, _ = _bounds(observers[0])
     return up_to(largest, observers[0])
 
 
-def _of_correction(
-    observers: Sequence[Any], factor: float = 1.0
-) -> tuple[Tensor, Tensor]:
+def _of_correction(observers: Sequence[Any], factor: float = 1.0) -> ScaleAndZero:
     """Return the qparams of a correction times a factor for the observer of the argument."""
     _, largest = _bounds(observers[0])
     return up_to(largest * factor, observers[0])

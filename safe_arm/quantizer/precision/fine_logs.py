@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite
 from safe_arm.quantizer.precision.fine_roots import annotate_unit
 from safe_arm.quantizer.precision.sums_of_squares import (
     keep_argument,
@@ -89,13 +89,7 @@ def refine_logs(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for target in _LOGS:
-        for log in model.graph.find_nodes(op="call_function", target=target):
-            is_changed = _write(log) or is_changed
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, *_LOGS)
 
 
 def _write(log: Node) -> bool:
@@ -122,12 +116,11 @@ def keep_logs_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(_fine_logs(model), _annotate)
-    model.recompile()
+    keep_fine(model, _fine_logs(model), _annotate)
 
 
 def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
-    for fine in model.graph.find_nodes(op="call_function", target=_DIFFERENCE):
+    for fine in calls(model, _DIFFERENCE):
         correction, twice = fine.args[:2]
         if not _is_log(correction) or not is_call(twice, _PRODUCT):
             continue

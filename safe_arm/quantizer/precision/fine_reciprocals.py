@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm._compat.annotations import ScaleAndZero
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite
 from safe_arm.quantizer.precision.exact_products import exact_spec
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
@@ -22,7 +22,7 @@ from safe_arm.quantizer.precision.fine_sums import (
 )
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
-    derived_spec,
+    affine_spec,
     fixed_spec,
     give_spec,
     is_broadcast,
@@ -55,18 +55,14 @@ def refine_reciprocals(model: GraphModule) -> None:
         model: a float graph that stock's passes have transformed; changed in place. The sum of a masked softmax keeps
             its operators.
     """
-    is_changed = False
-    for rough in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        if not is_broadcast(rough):
-            continue
-        if not is_of_softmax(rough) or terms_of_softmax(rough):
-            _refine(rough)
-            is_changed = True
-    if is_changed:
-        model.recompile()
+    rewrite(model, _refine, _RECIPROCAL)
 
 
 def _refine(rough: Node) -> None:
+    if not is_broadcast(rough):
+        return
+    if is_of_softmax(rough) and not terms_of_softmax(rough):
+        return
     readers = list(rough.users)
     divisor = rough.args[0]
     write = Writer(min(readers))
@@ -88,17 +84,15 @@ def keep_reciprocals_fine(
         of_softmaxes: also those of softmaxes. An Ethos-U85 takes 27 % more cycles for attention to 197 tokens.
         of_short_ones: also those of softmaxes whose exponentials are rounded more than the reciprocal of their sum.
     """
-    kept = []
-    for found in list(_reciprocals(model)):
-        is_left_out = not of_softmaxes and is_of_softmax(found.rough)
+
+    def is_worth_it(found: TwoSteps) -> bool:
+        if not of_softmaxes and is_of_softmax(found.rough):
+            return False
         if not of_short_ones and 0 < terms_of_softmax(found.rough) < LONG:
-            is_left_out = True
-        if is_left_out or found.multiplies_differences:
-            found.undo()
-        else:
-            kept.append(found)
-    keep_fine(kept, _annotate)
-    model.recompile()
+            return False
+        return not found.multiplies_differences
+
+    keep_fine(model, _reciprocals(model), _annotate, is_worth_it)
 
 
 def is_of_softmax(reciprocal: Node) -> bool:
@@ -113,7 +107,7 @@ def is_of_softmax(reciprocal: Node) -> bool:
 
 def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the reciprocals in two steps."""
-    for correction in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
+    for correction in calls(model, _RECIPROCAL):
         unit = correction.args[0]
         if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
             continue
@@ -132,7 +126,7 @@ def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     place = (found.argument, found.rough)
-    rough = derived_spec(spec, place, _of_rough)
+    rough = affine_spec(spec, place, _of_rough)
     give_spec(found.rough, rough)
     give_spec(found.between, rough)
     is_exact = is_of_softmax(found.rough) and keep_sum_exact(found, spec)
@@ -143,7 +137,7 @@ def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     give_spec(found.fine, exact_spec(places))
 
 
-def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_rough(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a rough reciprocal for the observer of its divisor."""
     divisor = observers[0]
     step, zero_point = divisor.calculate_qparams()

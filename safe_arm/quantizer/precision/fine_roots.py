@@ -13,12 +13,12 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm._compat.annotations import ScaleAndZero, annotation_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls
 from safe_arm.quantizer.precision.exact_products import exact_spec, product_spec
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
-    derived_spec,
+    affine_spec,
     fixed_spec,
     give_spec,
     is_broadcast,
@@ -71,14 +71,11 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    kept = []
-    for found in list(fine_roots(model)):
-        if found.is_annotated or not found.multiplies_differences:
-            kept.append(found)
-        else:
-            found.undo()
-    keep_fine(kept, _annotate)
-    model.recompile()
+    keep_fine(model, fine_roots(model), _annotate, _multiplies_no_differences)
+
+
+def _multiplies_no_differences(found: TwoSteps) -> bool:
+    return not found.multiplies_differences
 
 
 def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
@@ -90,7 +87,7 @@ def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
 
 def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
     """Give all that is multiplied by the inverse root of ``y * r * r`` with ``r = rsqrt(y)``."""
-    for correction in model.graph.find_nodes(op="call_function", target=_ROOT):
+    for correction in calls(model, _ROOT):
         unit = correction.args[0]
         if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
             continue
@@ -113,7 +110,7 @@ def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
 def annotate_unit(
     found: TwoSteps,
     spec: QuantizationSpec,
-    of_root: Callable[..., tuple[Tensor, Tensor]] | None = None,
+    of_root: Callable[..., ScaleAndZero] | None = None,
     read: DerivedQuantizationSpec | None = None,
 ) -> None:
     """Annotate what is computed on the way to a root in two steps, up to its correction.
@@ -125,8 +122,8 @@ def annotate_unit(
         read: how the argument is multiplied; in parts of a step if it is None.
     """
     place = (found.argument, found.rough)
-    give_spec(found.rough, derived_spec(spec, place, of_root or of_rough))
-    annotation = found.between.meta[Q_ANNOTATION_KEY]
+    give_spec(found.rough, affine_spec(spec, place, of_root or of_rough))
+    annotation = annotation_of(found.between)
     annotation.input_qspec_map[found.argument] = read or exact_spec([place], _STEPS)
     annotation.allow_implicit_sharing = False
     give_spec(found.between, product_spec(found.between))
@@ -134,9 +131,7 @@ def annotate_unit(
     give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
 
 
-def of_rough(
-    observers: Sequence[Any], reach: Tensor | float = REACH
-) -> tuple[Tensor, Tensor]:
+def of_rough(observers: Sequence[Any], reach: Tensor | float = REACH) -> ScaleAndZero:
     """Return the qparams of a rough root for the observer of its argument.
 
     Args:

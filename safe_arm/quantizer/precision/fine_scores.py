@@ -13,6 +13,8 @@ from torchao.quantization.pt2e.observer import MinMaxObserver
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    ScaleAndZero,
+    annotation_of,
     int8_spec,
     is_calibrated,
     observed_by,
@@ -20,7 +22,7 @@ from safe_arm._compat.annotations import (
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.graphs.graph_edits import MOVES
+from safe_arm.quantizer.graphs.graph_edits import MOVES, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
@@ -56,7 +58,7 @@ class DistanceObserver(MinMaxObserver):
         super().forward(x_orig[x_orig > MASKED])
         return x_orig
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the domain."""
         lowest = torch.clamp(self.min_val * _ROOM, min=-_FARTHEST, max=0.0)
         return self._calculate_qparams(lowest, torch.zeros_like(lowest))
@@ -70,18 +72,18 @@ def keep_scores_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed. Scores that anything else reads keep theirs.
     """
-    for distance in model.graph.find_nodes(op="call_function", target=_DIFFERENCE):
+    for distance in calls(model, _DIFFERENCE):
         chain = _chain_of(model, distance)
         if chain is None:
             continue
-        spec = int8_spec(chain[0].meta[Q_ANNOTATION_KEY].output_qspec)
+        spec = int8_spec(annotation_of(chain[0]).output_qspec)
         if spec is None or not is_calibrated(spec):
             continue
-        of_distance = distance.meta[Q_ANNOTATION_KEY].output_qspec
+        of_distance = annotation_of(distance).output_qspec
         if getattr(of_distance, "dtype", torch.int8) != torch.int8:
             continue  # The user gave the softmax more bits.
         (exponential,) = distance.users
-        annotation = exponential.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(exponential)
         annotation.input_qspec_map[distance] = observed_by(spec, DistanceObserver)
         annotation.allow_implicit_sharing = False
         _widen(model, chain, distance)
@@ -136,11 +138,11 @@ def _widen(model: GraphModule, chain: Sequence[Node], distance: Node) -> None:
     """Compute scores and their distances in 32 bits; exponentials round them."""
     matmul, *others = chain
     spec = product_spec(matmul)
-    matmul.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(matmul).output_qspec = spec
     scale = 1.0
     maximum: Any = distance.args[1]
     for node in (*others, maximum, distance):
-        annotation = node.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(node)
         # A view reads its sizes too.
         for value in annotation.input_qspec_map:
             annotation.input_qspec_map[value] = spec

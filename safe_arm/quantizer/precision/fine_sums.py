@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, is_calibrated, observed_by
-from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    is_calibrated,
+    observed_by,
+)
+from safe_arm.quantizer.precision.exact_products import exact_spec, step_of, terms_of
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
-    derived_spec,
+    affine_spec,
     give_spec,
     is_call,
     up_to,
@@ -52,7 +56,7 @@ class ExponentialSumObserver(MinMaxObserver):
         super().__init__(**options)
         self.terms = terms
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the domain."""
         highest = torch.clamp(self.max_val * _ROOM, max=self.terms)
         return self._calculate_qparams(torch.zeros_like(highest), highest)
@@ -92,28 +96,27 @@ def keep_sum_exact(found: TwoSteps, spec: QuantizationSpec) -> bool:
     terms = terms_of(found.argument)
     rounded = observed_by(spec, ExponentialSumObserver, terms=terms)
     exact = exact_spec([(found.argument.args[0], found.argument)])
-    found.argument.meta[Q_ANNOTATION_KEY].output_qspec = exact
+    annotation_of(found.argument).output_qspec = exact
     for reader, read_as in ((found.rough, rounded), (found.unit, exact)):
-        annotation = reader.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(reader)
         annotation.input_qspec_map[found.argument] = read_as
         annotation.allow_implicit_sharing = False
     place = (found.argument, found.rough)
-    give_spec(found.unit, derived_spec(spec, place, _of_unit))
-    give_spec(found.correction, derived_spec(spec, place, _of_correction))
+    give_spec(found.unit, affine_spec(spec, place, _of_unit))
+    give_spec(found.correction, affine_spec(spec, place, _of_correction))
     return True
 
 
-def _of_unit(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_unit(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a sum times its rough reciprocal for the observer of the sum."""
     return up_to(LARGEST_UNIT * (1 + _rounded(observers[0])), observers[0])
 
 
-def _of_correction(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_correction(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of the correction for the observer of the sum."""
     return up_to(LARGEST_CORRECTION / (1 - _rounded(observers[0])), observers[0])
 
 
 def _rounded(observer: Any) -> float:
     """Return the share of the least sum, which is 1, that is half a step."""
-    step, _ = observer.calculate_qparams()
-    return min(float(step) / 2, _MOST_ROUNDED)
+    return min(float(step_of(observer)) / 2, _MOST_ROUNDED)

@@ -9,8 +9,15 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm._compat.annotations import annotation_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    is_float32,
+    lower_bound,
+    rewrite,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
     give_one_spec,
@@ -38,12 +45,7 @@ def write_inverse_roots(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for reciprocal in model.graph.find_nodes(op="call_function", target=_RECIPROCAL):
-        is_changed = _write(reciprocal) or is_changed
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _RECIPROCAL)
 
 
 def keep_bounds(model: GraphModule) -> None:
@@ -54,9 +56,9 @@ def keep_bounds(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_MAXIMUM):
+    for node in calls(model, _MAXIMUM):
         square, least = node.args[:2]
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None or not _is_bound(node):
             continue
         if isinstance(annotation.output_qspec, DerivedQuantizationSpec):
@@ -85,13 +87,14 @@ def _write(reciprocal: Node) -> bool:
     root = reciprocal.args[0]
     bound = 0.0
     if is_call(root, _CLAMP):
-        bound = _lower_bound(root)
-        root = root.args[0] if bound else None
+        bound = lower_bound(root) or 0.0
+        if not has_square(bound) or len(root.users) != 1:
+            return False
+        root = root.args[0]
     if not is_call(root, _POWER) or root.args[1] != 0.5 or len(root.users) != 1:
         return False
     square = root.args[0]
-    value = tensor_of(square)
-    if not isinstance(square, Node) or value is None or value.dtype != torch.float32:
+    if not is_float32(square):
         return False
     is_exact = is_exact_sum(square)
     write = Writer(reciprocal)
@@ -106,15 +109,6 @@ def _write(reciprocal: Node) -> bool:
     if is_exact:
         refine_root(inverse)
     return True
-
-
-def _lower_bound(clamp: Node) -> float:
-    """Return the lower bound of a clamp; 0 if it has another as well, or one whose square is no normal float."""
-    bounds = (*clamp.args[1:], None)
-    low, high = bounds[:2]
-    if not isinstance(low, (int, float)) or high is not None or len(clamp.users) != 1:
-        return 0.0
-    return float(low) if has_square(low) else 0.0
 
 
 def has_square(bound: float) -> bool:

@@ -11,13 +11,18 @@ from torch.fx import GraphModule, Node
 from torch.nn import Module
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
-    DerivedQuantizationSpec,
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, observer_of, plain_spec
-from safe_arm.core.island import op_name
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    derived_spec,
+    observer_of,
+    plain_spec,
+)
 from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.graph_edits import calls, readers_of
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -36,8 +41,8 @@ def limit_norm_factors(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed.
     """
-    for node in model.graph.find_nodes(op="call_function", target=_RSQRT):
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+    for node in calls(model, _RSQRT):
+        annotation = annotation_of(node)
         if annotation is None or not _is_factor(node):
             continue
         spec = annotation.output_qspec
@@ -48,25 +53,14 @@ def limit_norm_factors(model: GraphModule) -> None:
             continue
         if not _keeps_bounds(variance):
             continue
-        annotation.output_qspec = DerivedQuantizationSpec(
-            derived_from=[(node.args[0], node)],
-            derive_qparams_fn=_of_inverse_root,
-            dtype=spec.dtype,
-            quant_min=spec.quant_min,
-            quant_max=spec.quant_max,
-            qscheme=spec.qscheme,
-        )
+        place = (node.args[0], node)
+        annotation.output_qspec = derived_spec(spec, [place], _of_inverse_root)
 
 
 def _is_factor(root: Node) -> bool:
     """Tell whether all that reads a value multiplies by it."""
-    for reader in root.users:
-        if op_name(reader) in RESHAPES:
-            if not _is_factor(reader):
-                return False
-        elif reader.target is not _PRODUCT:
-            return False
-    return bool(root.users)
+    targets = {reader.target for reader in readers_of(root, RESHAPES)}
+    return targets == {_PRODUCT}
 
 
 def _keeps_bounds(spec: QuantizationSpec) -> bool:
@@ -76,7 +70,7 @@ def _keeps_bounds(spec: QuantizationSpec) -> bool:
     return isinstance(getattr(observer, "min_val", None), Tensor)
 
 
-def _of_inverse_root(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_inverse_root(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of an inverse square root for the observer of its argument."""
     variance = observers[0]
     step, zero_point = variance.calculate_qparams()

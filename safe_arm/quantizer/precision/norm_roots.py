@@ -17,16 +17,29 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec
+from safe_arm._compat.annotations import (
+    ScaleAndZero,
+    annotation_of,
+    int8_spec,
+    specs_read,
+)
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    rewrite,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_means import keep_factor
 from safe_arm.quantizer.precision.exact_products import (
+    CODE,
+    CODES_APART,
     give_one_spec,
     is_int8,
     product_spec,
+    step_of,
     terms_of,
     wide_spec,
 )
@@ -54,8 +67,6 @@ _SUM = _ATEN.sum.dim_IntList
 _ADDITION = _ATEN.add.Tensor
 _POWER = _ATEN.pow.Tensor_Scalar
 _ROOT = _ATEN.rsqrt.default
-#: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
-_CODE, _CODES_APART = 255, 510
 #: Codes of the largest sum of squares, which is multiplied by 8 bits.
 _CODES = (LARGEST_RESCALED + 1) / 256
 #: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
@@ -93,18 +104,18 @@ def write_norm_roots(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    is_changed = False
-    for root in model.graph.find_nodes(op="call_function", target=_ROOT):
-        found = mean_square_of(root.args[0])
-        if found is None or not is_broadcast(root):
-            continue
-        if not found.is_plain and not _write_plainly(root, found):
-            continue
-        refine_root(root)
-        is_changed = True
-    if is_changed:
-        model.graph.eliminate_dead_code()
-        model.recompile()
+    rewrite(model, _write, _ROOT)
+
+
+def _write(root: Node) -> bool:
+    """Write one inverse root, and tell whether it is that of a mean of squares."""
+    found = mean_square_of(root.args[0])
+    if found is None or not is_broadcast(root):
+        return False
+    if not found.is_plain and not _write_plainly(root, found):
+        return False
+    refine_root(root)
+    return True
 
 
 def mean_square_of(result: object) -> MeanSquare | None:
@@ -202,17 +213,10 @@ def keep_norm_roots(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    kept = []
-    for each in list(fine_roots(model)):
-        found = mean_square_of(each.argument)
-        if found is None or each.is_annotated:
-            continue
-        if _may_be_exact(found):
-            kept.append(each)
-        else:
-            each.undo()
-    keep_fine(kept, _annotate)
-    model.recompile()
+    roots = [
+        root for root in fine_roots(model) if mean_square_of(root.argument) is not None
+    ]
+    keep_fine(model, roots, _annotate, _may_be_exact)
 
 
 def sizes_of_roots(model: GraphModule) -> dict[Node, int]:
@@ -232,7 +236,7 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
     """
     for root in roots:
         for product in root.users:
-            annotation = product.meta[Q_ANNOTATION_KEY]
+            annotation = annotation_of(product)
             annotation.allow_implicit_sharing = False
             for factor in product.all_input_nodes:
                 if factor is not root and _is_read_as_given(factor, product):
@@ -242,8 +246,8 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
 
 def _is_read_as_given(value: Node, reader: Node) -> bool:
     """Tell whether a node reads a value in the domain that the value has."""
-    annotation = value.meta.get(Q_ANNOTATION_KEY)
-    spec = reader.meta[Q_ANNOTATION_KEY].input_qspec_map.get(value)
+    annotation = annotation_of(value)
+    spec = specs_read(reader).get(value)
     if annotation is None or annotation.output_qspec is None or spec is None:
         return False
     if is_int8(value, reader):
@@ -251,8 +255,10 @@ def _is_read_as_given(value: Node, reader: Node) -> bool:
     return isinstance(spec, DerivedQuantizationSpec) and annotation.output_qspec is spec
 
 
-def _may_be_exact(found: MeanSquare) -> bool:
+def _may_be_exact(root: TwoSteps) -> bool:
     """Tell whether a sum of squares has 8 bits all over, and fits 32 bits if nothing of it is rounded."""
+    found = mean_square_of(root.argument)
+    assert found is not None
     nodes = [found.total, *found.total.all_input_nodes]
     nodes += [node for node in (found.mean, found.raised) if node is not None]
     if not all(map(is_of_int8, nodes)):
@@ -262,7 +268,7 @@ def _may_be_exact(found: MeanSquare) -> bool:
 
 def _size_of(value: Node) -> int:
     """Return the largest magnitude of a value in steps of what it is computed of."""
-    return _CODES_APART if is_difference(value) else _CODE
+    return CODES_APART if is_difference(value) else CODE
 
 
 def _steps_in_code(root: TwoSteps) -> float:
@@ -281,9 +287,9 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     _keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
-    root.fine.meta[Q_ANNOTATION_KEY].output_qspec = product_spec(root.fine)
+    annotation_of(root.fine).output_qspec = product_spec(root.fine)
     for reader in root.fine.users:
-        specs = reader.meta[Q_ANNOTATION_KEY].input_qspec_map
+        specs = specs_read(reader)
         specs[root.fine] = product_spec(root.fine, 1 / _steps_in_code(root))
 
 
@@ -292,7 +298,7 @@ def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
     codes = bound.spec(bound.of_sum)
     last = found.total
     if found.mean is not None:
-        annotation = found.mean.meta[Q_ANNOTATION_KEY]
+        annotation = annotation_of(found.mean)
         annotation.input_qspec_map[last] = codes
         keep_factor(found.mean)
         codes = product_spec(found.mean)
@@ -322,29 +328,26 @@ class _Bound:
 
     def spec(
         self,
-        qparams: Callable[[Sequence[Any]], tuple[Tensor, Tensor]],
+        scale_of: Callable[[Sequence[Any]], Tensor],
         *places: EdgeOrNode,
     ) -> DerivedQuantizationSpec:
         """Return the specification of integers in a scale that is computed of that of the values and of others."""
-        return wide_spec([*self._places, *places], qparams)
+        return wide_spec([*self._places, *places], scale_of)
 
-    def of_sum(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return the qparams of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
-        scale = self._largest(observers[0]) / self._factor / _CODES
-        return scale, torch.zeros_like(scale, dtype=torch.int32)
+    def of_sum(self, observers: Sequence[Any]) -> Tensor:
+        """Return the scale of the sum: its product with the factor's 8 bits, and the least, fit 32 bits."""
+        return self._largest(observers[0]) / self._factor / _CODES
 
-    def of_unit(self, observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        """Return the qparams of the mean, so that its product with the square of its rough root fits 32 bits."""
+    def of_unit(self, observers: Sequence[Any]) -> Tensor:
+        """Return the scale of the mean, so that its product with the square of its rough root fits 32 bits."""
         value, mean = observers
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
         largest = torch.maximum(self._largest(value), seen * LARGEST_UNIT)
-        scale = largest * (_CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
-        return scale, torch.zeros_like(scale, dtype=torch.int32)
+        return largest * (CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
 
     def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
-        step, _ = value.calculate_qparams()
-        return self._size * step**2 * self._factor + self._least
+        return self._size * step_of(value) ** 2 * self._factor + self._least
 
 
 def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
@@ -358,6 +361,6 @@ def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
     return ratio.sqrt().clamp(1.0, REACH)
 
 
-def _of_rough(observers: Sequence[Any]) -> tuple[Tensor, Tensor]:
+def _of_rough(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a rough root for the observer of its mean."""
     return of_rough(observers, _reach(observers[0]))

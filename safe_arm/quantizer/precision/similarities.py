@@ -15,9 +15,14 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm._compat.annotations import annotation_of, specs_read
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    replace_node,
+    rewrite_all,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_products import (
     product_spec,
     terms_of,
@@ -50,10 +55,7 @@ def write_similarities(model: GraphModule) -> None:
         model: a float graph before annotation, the branches of its control flow included, whose similarities have
             their dimension by name; changed in place.
     """
-    for module in graph_modules(model):
-        for node in module.graph.find_nodes(op="call_function", target=_SIMILARITY):
-            _write(node)
-        module.recompile()
+    rewrite_all(model, _write, _SIMILARITY)
 
 
 def _write(node: Node) -> None:
@@ -82,8 +84,7 @@ def _write(node: Node) -> None:
         result = write(_PRODUCT, result, root)
     # A product of 32-bit values cannot be an output; a clamp of 8 bits can.
     limited = write(_CLAMP, result, -_LARGEST, _LARGEST)
-    node.replace_all_uses_with(limited)
-    node.graph.erase_node(node)
+    replace_node(node, limited)
 
 
 def _sum_of_products(
@@ -103,7 +104,7 @@ def keep_similarities(model: GraphModule) -> None:
         model: an annotated float graph whose inverse roots in two steps are; its annotations are changed.
     """
     roots = {root.fine: root for root in fine_roots(model)}
-    for clamp in model.graph.find_nodes(op="call_function", target=_CLAMP):
+    for clamp in calls(model, _CLAMP):
         outer = clamp.args[0]
         if not is_call(outer, _PRODUCT):
             continue
@@ -125,23 +126,23 @@ def _annotate(
     outer: Any = clamp.args[0]
     inner = outer.args[0]
     dot = inner.args[0]
-    domain = outer.meta[Q_ANNOTATION_KEY].output_qspec
+    domain = annotation_of(outer).output_qspec
     if isinstance(domain, DerivedQuantizationSpec):
         return
     terms = terms_of(dot)
-    specs = inner.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(inner)
     specs[dot] = _spec_of_lengths([first, second], terms)
     _keep(inner)
-    specs = outer.meta[Q_ANNOTATION_KEY].input_qspec_map
+    specs = specs_read(outer)
     specs[inner] = _spec_of_lengths([second], terms)
     _keep(outer)
-    annotation = clamp.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(clamp)
     annotation.input_qspec_map[outer] = domain
     annotation.output_qspec = SharedQuantizationSpec((outer, clamp))
 
 
 def _keep(product: Node) -> None:
-    annotation = product.meta[Q_ANNOTATION_KEY]
+    annotation = annotation_of(product)
     annotation.output_qspec = product_spec(product)
     annotation.allow_implicit_sharing = False
 
@@ -154,11 +155,10 @@ def _spec_of_lengths(roots: Sequence[TwoSteps], terms: int) -> DerivedQuantizati
     )
 
 
-def _of_lengths(observers: Sequence[Any], terms: int) -> tuple[Tensor, Tensor]:
-    """Return the qparams of a product of lengths for the observers of their squares."""
+def _of_lengths(observers: Sequence[Any], terms: int) -> Tensor:
+    """Return the scale of a product of lengths for the observers of their squares."""
     lengths = []
     for square in observers:
         step, zero_point = square.calculate_qparams()
         lengths.append((step * (square.quant_max - zero_point)).sqrt())
-    scale = math.prod(lengths) * (terms / _CODES)
-    return scale, torch.zeros_like(scale, dtype=torch.int32)
+    return math.prod(lengths) * (terms / _CODES)

@@ -10,10 +10,17 @@ import torch
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    lower_bound,
+    replace_node,
+    static_sizes,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
@@ -100,8 +107,7 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         write: reads what is stored.
         value: a value of a float graph that stock's passes have transformed.
     """
-    tensor = tensor_of(value)
-    if not isinstance(value, Node) or tensor is None or tensor.dtype != torch.float32:
+    if not is_float32(value):
         return None
     if is_exact_sum(value) or squares_added(value):
         return NearSum(value)
@@ -109,7 +115,10 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
     if op_name(value) in RESHAPES and static_sizes(value) is not None:
         return near_sum(write, source)
     if is_call(value, _CLAMP):
-        return _bounded(value, near_sum(write, source))
+        inner, low = near_sum(write, source), lower_bound(value)
+        if inner is None or low is None:
+            return None
+        return replace(inner, least=max(inner.least, low))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
     number = write.number(value.args[1])
@@ -134,16 +143,6 @@ def _raised(inner: NearSum, number: float) -> NearSum | None:
     if number < 0:
         return None
     return replace(inner, offset=inner.offset + number, least=inner.least + number)
-
-
-def _bounded(clamp: Node, inner: NearSum | None) -> NearSum | None:
-    """Return what is near a sum with a lower bound of its own; None if it has an upper one."""
-    low, high = (*clamp.args[1:], None, None)[:2]
-    if inner is None or high is not None or clamp.kwargs:
-        return None
-    if not isinstance(low, (int, float)):
-        return None
-    return replace(inner, least=max(inner.least, float(low)))
 
 
 def squares_added(value: object) -> list[Node]:
@@ -239,8 +238,7 @@ def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
     shape = static_sizes(node)
     if shape != static_sizes(fine):
         fine = write(_ATEN.reshape.default, fine, shape)
-    node.replace_all_uses_with(fine)
-    node.graph.erase_node(node)
+    replace_node(node, fine)
 
 
 def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
@@ -288,7 +286,7 @@ def _keep_added(total: Node, squares: Sequence[Node]) -> DerivedQuantizationSpec
     for square in squares:
         place = (square.args[0], square)
         factors.append([place, place])
-        square.meta[Q_ANNOTATION_KEY].output_qspec = exact_spec([place, place])
+        annotation_of(square).output_qspec = exact_spec([place, place])
     spec = spec_of_products(factors, [])
     for addition in _additions(total):
         give_one_spec(addition, spec)

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
+    EdgeOrNode,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY, int8_spec, plain_spec
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
+    ScaleAndZero,
+    annotation_of,
+    derived_spec,
+    int8_spec,
+    plain_spec,
+    specs_read,
+)
+from safe_arm.quantizer.graphs.graph_edits import is_float32, tensor_of
 from safe_arm.quantizer.precision.exact_products import is_centred
 
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -48,7 +57,7 @@ class TwoSteps:
     @property
     def is_annotated(self) -> bool:
         """Tell whether the result has its qparams from those of its factors."""
-        annotation = self.fine.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(self.fine)
         if annotation is None:
             return False
         return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
@@ -67,7 +76,7 @@ class TwoSteps:
         nodes = [self.rough, self.between, self.unit, self.correction, self.fine]
         if not all(map(is_of_int8, nodes)) or not self.is_readable:
             return None
-        specs = self.rough.meta[Q_ANNOTATION_KEY].input_qspec_map
+        specs = specs_read(self.rough)
         return plain_spec(specs.get(self.argument))
 
     @property
@@ -79,7 +88,7 @@ class TwoSteps:
         """Let what reads the result read the rough one."""
         for reader in list(self.fine.users):
             reader.replace_input_with(self.fine, self.rough)
-            annotation = reader.meta.get(Q_ANNOTATION_KEY)
+            annotation = annotation_of(reader)
             specs = annotation.input_qspec_map if annotation else {}
             if self.fine in specs:
                 specs[self.rough] = specs.pop(self.fine)
@@ -94,7 +103,7 @@ class RoundedOnce(TwoSteps):
     @property
     def is_annotated(self) -> bool:
         """Tell whether the correction has the qparams that follow from the two steps."""
-        annotation = self.correction.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(self.correction)
         if annotation is None:
             return False
         return not isinstance(annotation.output_qspec, QuantizationSpec)
@@ -107,55 +116,45 @@ class RoundedOnce(TwoSteps):
 
 def copy_inputs(source: Node, node: Node) -> None:
     """Let a node quantise what it reads as another does."""
-    of_source = source.meta.get(Q_ANNOTATION_KEY)
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    of_source = annotation_of(source)
+    annotation = annotation_of(node)
     if of_source is not None and annotation is not None:
         annotation.input_qspec_map = dict(of_source.input_qspec_map)
 
 
 def keep_fine(
-    found: Iterable[_Steps], annotate: Callable[[_Steps, QuantizationSpec], None]
+    model: GraphModule,
+    found: Iterable[_Steps],
+    annotate: Callable[[_Steps, QuantizationSpec], None],
+    is_worth_it: Callable[[_Steps], bool] = lambda _: True,
 ) -> None:
-    """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits."""
+    """Annotate what is computed in two steps and is not yet; undo what is not of 8 bits, or not worth it."""
     for each in list(found):
         if each.is_annotated:
             continue
-        spec = each.spec
+        spec = each.spec if is_worth_it(each) else None
         if spec is None:
             each.undo()
         else:
             annotate(each, spec)
+    model.recompile()
 
 
-def derived_spec(
-    spec: QuantizationSpec,
-    place: tuple[Node, Node],
-    qparams: Callable[..., tuple[Tensor, Tensor]],
+def affine_spec(
+    spec: QuantizationSpec, place: EdgeOrNode, qparams: Callable[..., ScaleAndZero]
 ) -> DerivedQuantizationSpec:
-    """Return the specification of a value whose qparams are computed from the observer of another.
-
-    Args:
-        spec: that of the other.
-        place: where the other is read.
-        qparams: computes them.
-    """
-    return DerivedQuantizationSpec(
-        derived_from=[place],
-        derive_qparams_fn=qparams,
-        dtype=spec.dtype,
-        quant_min=spec.quant_min,
-        quant_max=spec.quant_max,
-        qscheme=torch.per_tensor_affine,
-    )
+    """Return the affine specification of a value whose qparams are computed from the observer of another."""
+    affine = replace(spec, qscheme=torch.per_tensor_affine)
+    return derived_spec(affine, [place], qparams)
 
 
 def give_spec(
     node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
 ) -> None:
     """Quantise a value by a specification, also where it is read."""
-    node.meta[Q_ANNOTATION_KEY].output_qspec = spec
+    annotation_of(node).output_qspec = spec
     for reader in node.users:
-        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[node] = spec
+        specs_read(reader)[node] = spec
 
 
 def fixed_spec(
@@ -176,7 +175,7 @@ def fixed_spec(
     )
 
 
-def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]:
+def up_to(largest: float, like: ObserverOrFakeQuantize) -> ScaleAndZero:
     """Return the qparams of values from 0 to the largest in the codes of an observer."""
     scale, zero_point = like.calculate_qparams()
     low, high = like.quant_min, like.quant_max
@@ -187,7 +186,7 @@ def up_to(largest: float, like: ObserverOrFakeQuantize) -> tuple[Tensor, Tensor]
 def is_broadcast(reciprocal: Node) -> bool:
     """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
     divisor = tensor_of(reciprocal)
-    if divisor is None or divisor.dtype != torch.float32:
+    if divisor is None or not is_float32(reciprocal):
         return False
     is_wider = False
     for reader in reciprocal.users:
@@ -233,7 +232,7 @@ def is_difference(value: Node) -> bool:
 def is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
     specs: list[object] = [None]
-    annotation = node.meta.get(Q_ANNOTATION_KEY)
+    annotation = annotation_of(node)
     if annotation is not None:
         specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
     return all(map(int8_spec, specs))

@@ -17,10 +17,15 @@ from torch.fx import Interpreter
 from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves, tree_map
 
-from safe_arm.core.attributes import attribute
 from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.quantizer.proof.float_net import Call, FloatNet, Results, state_kept
+from safe_arm.quantizer.proof.float_net import (
+    Call,
+    FloatNet,
+    Results,
+    copies_of,
+    state_kept,
+)
 
 #: Share of an output's largest value that is less than half a code of int16.
 NEGLIGIBLE = 2.0**-16
@@ -153,10 +158,7 @@ def _moved(net: FloatNet, call: Call) -> Results | None:
         outputs = attempted(moving.run, *inputs, enable_io_processing=False)
         if isinstance(outputs, Caught):
             return None
-        state = {}
-        for name in net.state:
-            state[name] = attribute(net.module, name).detach().clone()
-        return Results(tree_leaves(outputs), state)
+        return Results(tree_leaves(outputs), copies_of(net.module, net.state))
 
 
 class _Moving(Interpreter):

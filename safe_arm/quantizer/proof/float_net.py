@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,25 +15,19 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.errors import UsageError
-from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.island import call_functions
 from safe_arm.quantizer.annotation.hold_out import copy_of
 from safe_arm.quantizer.graphs.operator_schemas import (
     arguments_by_name,
-    is_mutable,
-    may_alias,
-    schema_of,
+    written_buffers,
 )
-
-_BATCH_NORM = "aten::batch_norm"
-#: Positions of the statistics and of the flag ``training`` among the arguments of a batch norm.
-_STATISTICS, _TRAINING = (3, 4), 5
 
 
 def copy_with_own_state(model: GraphModule) -> GraphModule:
     """Return a copy of a graph that shares every tensor but those that it writes into."""
     own = copy_of(model)
-    for name in written_buffers(model):
-        set_attribute(own, name, attribute(model, name).detach().clone())
+    for name, value in copies_of(model, written_buffers(model)).items():
+        set_attribute(own, name, value)
     return own
 
 
@@ -98,9 +91,7 @@ class FloatNet:
         self.module = copy_with_own_state(model)
         self.folds = folds
         self.state = written_buffers(model)
-        self._rest = {
-            name: attribute(model, name).detach().clone() for name in self.state
-        }
+        self._rest = copies_of(model, self.state)
 
     def reset(self) -> None:
         """Give the net the state that it had when it was exported."""
@@ -179,11 +170,18 @@ def results_of(module: GraphModule, call: Call, state: Sequence[str] = ()) -> Re
     )
 
 
+def copies_of(module: GraphModule, names: Iterable[str]) -> dict[str, Tensor]:
+    """Return copies of a graph's buffers of those names."""
+    copies = {}
+    for name in names:
+        copies[name] = attribute(module, name).detach().clone()
+    return copies
+
+
 @contextmanager
 def state_kept(module: GraphModule) -> Iterator[None]:
     """Undo at the end of the block what a graph wrote into its buffers inside of it."""
-    names = written_buffers(module)
-    before = {name: attribute(module, name).detach().clone() for name in names}
+    before = copies_of(module, written_buffers(module))
     try:
         yield
     finally:
@@ -195,48 +193,6 @@ def set_state(module: GraphModule, values: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in values.items():
             attribute(module, name).copy_(value)
-
-
-def written_buffers(module: GraphModule) -> tuple[str, ...]:
-    """Return the names of the tensors that a graph writes into when it is called."""
-    names: dict[str, None] = {}
-    for node in module.graph.nodes:
-        for root in _written(node):
-            while _is_view(root):
-                root = root.args[0]  # type: ignore[assignment]
-            if root.op == "get_attr" and _tensor(module, root.target) is not None:
-                names[str(root.target)] = None
-    return tuple(names)
-
-
-def _written(node: Node) -> list[Node]:
-    """Return the arguments that an operator writes into."""
-    positions = []
-    tags = getattr(node.target, "tags", ())
-    if op_name(node) == _BATCH_NORM and node.args[_TRAINING] is True:
-        positions = list(_STATISTICS)
-    # An operator that makes its argument a view of itself leaves the values as they are.
-    elif is_mutable(node) and torch.Tag.inplace_view not in tags:
-        for position, argument in enumerate(schema_of(node).arguments):
-            if argument.alias_info and argument.alias_info.is_write:
-                positions.append(position)
-    written = []
-    for position, value in enumerate(node.args):
-        if position in positions and isinstance(value, Node):
-            written.append(value)
-    return written
-
-
-def _is_view(node: Node) -> bool:
-    """Return whether a node's value is its first argument, or lies in it."""
-    if node.op != "call_function" or not node.args:
-        return False
-    first = node.args[0]
-    if not isinstance(first, Node):
-        return False
-    if node.target is operator.getitem:
-        return _is_view(first)
-    return may_alias(node)
 
 
 def _draws(node: Node) -> bool:

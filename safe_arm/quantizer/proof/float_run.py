@@ -160,8 +160,26 @@ class FloatRun:
         if observed and self._is_main and not self._notes:
             self.net.reset()
             self._rounds = any(hasattr(p, "activation_post_process") for p in parts)
-            prepared.register_forward_pre_hook(_Before(self), with_kwargs=True)
-            prepared.register_forward_hook(_After(self), with_kwargs=True)
+            prepared.register_forward_pre_hook(self._before, with_kwargs=True)
+            prepared.register_forward_hook(self._after, with_kwargs=True)
+
+    def _before(
+        self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> None:
+        """Keep a copy of a sample, which the net may write into."""
+        module.meta[f"{_KEY}_call"] = attempted(self.called, args, keywords)
+
+    def _after(
+        self,
+        module: GraphModule,
+        args: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        outputs: object,
+    ) -> None:
+        """Compare what a sample gave."""
+        call = module.meta.pop(f"{_KEY}_call", None)
+        if isinstance(call, Call):
+            self.calibrated(call, outputs)
 
     def called(self, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Call | None:
         """Return a copy of a calibration sample, if it is one to be compared."""
@@ -309,40 +327,6 @@ class Original:
             if isinstance(branch, GraphModule):
                 branch.graph = deepcopy(nested)
         model.graph = deepcopy(graph)
-
-
-class _Hook:
-    """A hook of a prepared model; copies of the model have the same one."""
-
-    def __init__(self, run: FloatRun) -> None:
-        self.run = run
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Hook:
-        return self
-
-
-class _Before(_Hook):
-    """Keeps a copy of a sample, which the net may write into."""
-
-    def __call__(
-        self, module: GraphModule, args: tuple[Any, ...], keywords: Mapping[str, Any]
-    ) -> None:
-        module.meta[f"{_KEY}_call"] = attempted(self.run.called, args, keywords)
-
-
-class _After(_Hook):
-    """Compares what a sample gave."""
-
-    def __call__(
-        self,
-        module: GraphModule,
-        args: tuple[Any, ...],
-        keywords: Mapping[str, Any],
-        outputs: object,
-    ) -> None:
-        call = module.meta.pop(f"{_KEY}_call", None)
-        if isinstance(call, Call):
-            self.run.calibrated(call, outputs)
 
 
 def run_of(model: GraphModule, *, folds: bool) -> FloatRun:

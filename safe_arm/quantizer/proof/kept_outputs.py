@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.node import Argument
 from torch.utils._pytree import tree_leaves, tree_map
 
-from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
 
@@ -44,18 +42,11 @@ def _returned(model: GraphModule) -> object:
 def _restored(leaf: object, before: Tensor | None) -> object:
     """Return a node that gives an output as it was."""
     after = tensor_of(leaf)
-    if before is None or after is None:
+    if before is None or after is None or not isinstance(leaf, Node):
         return leaf
+    write = Writer(leaf.graph.output_node(), marks=leaf)
     if after.dtype != before.dtype:
-        leaf = _behind(leaf, _ATEN.to.dtype, before.dtype)
+        leaf = write(_ATEN.to.dtype, leaf, before.dtype)
     if not before.dim() and after.dim():
-        leaf = _behind(leaf, _ATEN.view.default, [])
+        leaf = write(_ATEN.view.default, leaf, [])
     return leaf
-
-
-def _behind(node: Any, target: torch._ops.OpOverload, argument: Argument) -> Node:
-    graph = node.graph
-    with graph.inserting_before(graph.output_node()):
-        call = add_call(graph, target, node, argument)
-    call.meta = {**node.meta, "val": call.meta["val"]}
-    return call

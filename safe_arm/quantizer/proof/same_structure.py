@@ -19,23 +19,14 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QParams, is_dequantize, op_name
+from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import static_sizes, tensor_of
 from safe_arm.quantizer.graphs.mask_bounds import is_bound, is_far_number
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
 _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
 #: Operators that read the size of a tensor and not its values; conversion folds them.
-_LIKE = frozenset(
-    getattr(torch.ops.aten, name).default
-    for name in (
-        "full_like",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "ones_like",
-        "zeros_like",
-    )
-)
+_LIKE = named("full_like new_full new_ones new_zeros ones_like zeros_like")
 #: Codes that a constant may be off: rounding takes half a code, the end of a range another half.
 _CODES = 1.0
 #: The share of a constant's values that an observer of histograms may cut off at the ends of its range.
@@ -78,7 +69,7 @@ class Structure:
             value = None
             if node.op == "get_attr" and node.target not in state:
                 value = attribute(graph_module, node.target)
-            elif node.target in _LIKE:
+            elif op_name(node) in _LIKE:
                 value = _filled(node)
             if isinstance(value, Tensor):
                 self._constants[node.name] = value

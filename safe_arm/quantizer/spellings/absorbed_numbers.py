@@ -11,9 +11,10 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
+    number_of,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, replace_node
 from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
@@ -35,7 +36,7 @@ def leave_out_absorbed(model: GraphModule) -> None:
 
 def _leave_out(node: Node, values: ConstantValues) -> bool:
     rule = _RULES.get(node.target)
-    if rule is None or node.kwargs or tensor_of(node) is None:
+    if rule is None or node.kwargs or not is_float32(node):
         return False
     left, right = node.args[:2]
     constants = (values.of(left), values.of(right))
@@ -47,8 +48,7 @@ def _leave_out(node: Node, values: ConstantValues) -> bool:
         written = rule(node, place, value)
         if written is None:
             return False
-        node.replace_all_uses_with(_as_wide(node, written))
-        node.graph.erase_node(node)
+        replace_node(node, _as_wide(node, written))
         return True
     return False
 
@@ -63,8 +63,8 @@ def _is_far(value: Tensor) -> bool:
 def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the maximum; one that is not below a number."""
     if not _is_far(value):
-        bound = _bound(value)
-        if bound > -SMALLEST_FILL:
+        bound = number_of(value)
+        if bound is None or bound > -SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, min=bound)
     if value.flatten()[0] < 0:
@@ -75,21 +75,13 @@ def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
 def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the minimum; one that is not above a number."""
     if not _is_far(value):
-        bound = _bound(value)
-        if bound < SMALLEST_FILL:
+        bound = number_of(value)
+        if bound is None or bound < SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, max=bound)
     if value.flatten()[0] > 0:
         place = 1 - place
     return _operand(node, place)
-
-
-def _bound(value: Tensor) -> float:
-    """Return the number that a constant has everywhere; 0 if it has several."""
-    if value.dtype != torch.float32 or not value.numel():
-        return 0.0
-    low, high = value.aminmax()
-    return float(low) if low == high else 0.0
 
 
 def _clamped(node: Node, place: int, **bound: float) -> Node | None:

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, tensor_of
 
 _ATEN = torch.ops.aten
 #: Casts, whose dtype is that of their result.
@@ -42,7 +42,7 @@ def choose_numbers(model: GraphModule) -> None:
     for module in graph_modules(model):
         chosen: _Choices = {}
         for node in list(module.graph.nodes):
-            if not _is_float(node):
+            if not is_float32(node):
                 continue
             if node.target in _CASTS:
                 _choose(node, chosen)
@@ -94,11 +94,6 @@ def _choice(
         where_false = write.constant(torch.full(shape, other), "other")
         chosen[key] = write(_ATEN.where.self, condition, where_true, where_false)
     return chosen[key]
-
-
-def _is_float(node: Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.dtype == torch.float32
 
 
 def _is_condition(node: object) -> TypeGuard[Node]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    replace_node,
+    static_sizes,
+)
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.mixed_constants import MIXED
@@ -34,14 +38,10 @@ def spell_out_with_constants(model: GraphModule) -> None:
 def _spell_out(node: Node, values: ConstantValues) -> bool:
     """Write one operator with others, and tell whether it was."""
     spelling = _SPELLINGS.get(functional_of(node) or node.target)
-    result = tensor_of(node)
-    if spelling is None or result is None or result.dtype != torch.float32:
-        return False
-    if static_sizes(node) is None:
+    if spelling is None or not is_float32(node) or static_sizes(node) is None:
         return False
     written = spelling(Writer(node), values, *arguments_by_name(node).values())
     if written is None:
         return False
-    node.replace_all_uses_with(written)
-    node.graph.erase_node(node)
+    replace_node(node, written)
     return True

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    rewrite_all,
+)
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.
-_INDEX_OF = {
+_INDEX_OF: dict[Any, Any] = {
     _ATEN.max.dim: _ATEN.argmax.default,
     _ATEN.min.dim: _ATEN.argmin.default,
 }
 #: The one that returns the value.
-_VALUE_OF = {
+_VALUE_OF: dict[Any, Any] = {
     _ATEN.max.dim: _ATEN.amax.default,
     _ATEN.min.dim: _ATEN.amin.default,
 }
@@ -35,11 +39,7 @@ def name_extreme_indices(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for target in _INDEX_OF:
-            for node in module.graph.find_nodes(op="call_function", target=target):
-                _keep_what_is_read(node)
-        module.recompile()
+    rewrite_all(model, _keep_what_is_read, *_INDEX_OF)
 
 
 def _keep_what_is_read(node: Node) -> None:
@@ -58,56 +58,16 @@ def _keep_what_is_read(node: Node) -> None:
             node.graph.erase_node(result)
     if 1 not in results:
         return
+    source, dim, keepdim = arguments_by_name(node).values()
+    write = Writer(node)
     if 0 in results:
         if node.meta["val"][0].dtype != torch.float32:
             return
-        _replace(node, results[0], _amount)
-    _replace(node, results[1], _place)
-    node.graph.erase_node(node)
-
-
-def _replace(
-    node: Node,
-    result: Node,
-    written_by: Callable[[Node, Node, int, bool], Node],
-) -> None:
-    """Replace one of the results."""
-    source = node.args[0]
-    assert isinstance(source, Node)
-    dim, keepdim = (*node.args[1:], False)[:2]
-    keepdim = node.kwargs.get("keepdim", keepdim)
-    dim = node.kwargs.get("dim", dim)
-    with node.graph.inserting_before(node):
-        written = written_by(node, source, dim, keepdim)  # type: ignore[arg-type]
-    written.meta = {**node.meta, "val": result.meta["val"]}
-    result.replace_all_uses_with(written)
-    node.graph.erase_node(result)
-
-
-def _amount(
-    node: Node,
-    source: Node,
-    dim: int,
-    keepdim: bool,
-) -> Node:
-    target = _VALUE_OF[node.target]  # type: ignore[index]
-    return node.graph.call_function(target, (source, [dim], keepdim))
-
-
-def _place(
-    node: Node,
-    source: Node,
-    dim: int,
-    keepdim: bool,
-) -> Node:
+        value = write(_VALUE_OF[node.target], source, [dim], keepdim)
+        replace_node(results[0], value)
     if source.meta["val"].dtype == torch.bool:
-        source = _as_numbers(source)
-    target = _INDEX_OF[node.target]  # type: ignore[index]
-    return node.graph.call_function(target, (source, dim, keepdim))
-
-
-def _as_numbers(source: Node) -> Node:
-    """Return a boolean as a number; only the operators with two results take booleans."""
-    numbers = add_call(source.graph, _ATEN.to.dtype, source, torch.uint8)
-    numbers.meta = {**source.meta, "val": numbers.meta["val"]}
-    return numbers
+        # Only the operators with two results take booleans.
+        source = write(_ATEN.to.dtype, source, torch.uint8)
+    place = write(_INDEX_OF[node.target], source, dim, keepdim)
+    replace_node(results[1], place)
+    node.graph.erase_node(node)

@@ -10,7 +10,12 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    static_sizes,
+    tensor_of,
+)
 
 _ATEN = torch.ops.aten
 _RESHAPE = _ATEN.reshape.default
@@ -110,8 +115,7 @@ def _write_apart(permute: Node) -> None:
         x = write(_RESHAPE, x, step_shape)
         x = write(_ATEN.permute.default, x, step_order)
     written = write(_RESHAPE, x, shape)
-    permute.replace_all_uses_with(written)
-    permute.graph.erase_node(permute)
+    replace_node(permute, written)
 
 
 def _order(permute: Node) -> list[int]:
@@ -143,16 +147,14 @@ def _skip_high_rank(node: Node) -> bool:
     """Let a reshape to a low rank read what a reshape to a high rank reads; tell whether it does now."""
     if not _is_reshape(node) or not _is_low(node):
         return False
-    source = node.args[0]
-    assert isinstance(source, Node)
+    source = node.all_input_nodes[0]
     if not _is_high(source):
         return False
     low = _low_source(source)
     if low is None:
         return False
     reshaped = Writer(node)(_RESHAPE, low, static_sizes(node))
-    node.replace_all_uses_with(reshaped)
-    node.graph.erase_node(node)
+    replace_node(node, reshaped)
     return True
 
 

@@ -10,6 +10,8 @@ from torch.fx.node import Argument
 
 from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import named
+from safe_arm.quantizer.graphs.graph_edits import replace_node
+from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max
@@ -49,8 +51,7 @@ def _is_inf(argument: Argument) -> bool:
 
 
 def _open(node: Node) -> None:
-    low, high = (*node.args[1:], None, None)[:2]
-    low, high = node.kwargs.get("min", low), node.kwargs.get("max", high)
+    source, low, high = arguments_by_name(node).values()
     no_low = isinstance(low, float) and low <= -_LARGEST
     no_high = isinstance(high, float) and high >= _LARGEST
     if not no_low and not no_high:
@@ -58,8 +59,7 @@ def _open(node: Node) -> None:
     low = None if no_low else low
     high = None if no_high else high
     if low is None and high is None:
-        node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
-        node.graph.erase_node(node)
+        replace_node(node, source)
         return
     node.target = _ATEN.clamp.default
-    node.args, node.kwargs = (node.args[0], low, high), {}
+    node.args, node.kwargs = (source, low, high), {}

@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, replace_node, tensor_of
 
 _ATEN = torch.ops.aten
 _LAYER = _ATEN.linear.default
@@ -28,7 +28,7 @@ def apply_layers_at_once(model: GraphModule) -> None:
         model: a float graph that stock's passes have transformed; changed in place.
     """
     layers: dict[_Layer, list[Node]] = {}
-    for node in model.graph.find_nodes(op="call_function", target=_LAYER):
+    for node in calls(model, _LAYER):
         layer = _layer_of(model, node)
         if layer is not None:
             layers.setdefault(layer, []).append(node)
@@ -72,8 +72,7 @@ def _are_all_parts(value: Node, dim: int, nodes: Iterable[Node]) -> bool:
     size = whole.shape[dim]
     places = []
     for node in nodes:
-        part = node.args[0]
-        assert isinstance(part, Node)
+        part = node.all_input_nodes[0]
         place = part.args[2]
         if not isinstance(size, int) or not isinstance(place, int):
             return False
@@ -85,9 +84,7 @@ def _apply(value: Node, dim: int, nodes: list[Node]) -> None:
     first = min(nodes)
     whole = Writer(first)(_LAYER, value, *first.args[1:])
     for node in nodes:
-        part = node.args[0]
-        assert isinstance(part, Node)
+        part = node.all_input_nodes[0]
         assert callable(part.target)
         result = Writer(node)(part.target, whole, dim, part.args[2])
-        node.replace_all_uses_with(result)
-        node.graph.erase_node(node)
+        replace_node(node, result)

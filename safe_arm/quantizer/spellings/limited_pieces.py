@@ -17,8 +17,8 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.constant_values import ConstantValues, number_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.masks.runtime_masks import WHERES
 
@@ -47,9 +47,8 @@ def limit_pieces(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        for target in WHERES:
-            for choice in module.graph.find_nodes(op="call_function", target=target):
-                _limit(choice, values)
+        for choice in calls(module, *WHERES):
+            _limit(choice, values)
         module.recompile()
 
 
@@ -72,12 +71,10 @@ def _limit(choice: Node, values: ConstantValues) -> None:
 
 def _number(values: ConstantValues, bound: object) -> float | None:
     """Return a finite bound; None if it is not one number, or not constant."""
-    constant = values.of(bound)
-    if constant is not None and constant.numel() == 1:
-        bound = constant.item()
-    if not isinstance(bound, (int, float)) or not math.isfinite(bound):
-        return None
-    return float(bound)
+    number = number_of(values.of(bound))
+    if isinstance(bound, (int, float)):
+        number = float(bound)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _limits(source: Node, number: float, above: bool) -> _Limits:

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import rewrite_all, tensor_of
 
 _ATEN = torch.ops.aten
 _EXPAND = _ATEN.expand.default
@@ -28,14 +27,15 @@ def broadcast_plainly(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for expand in module.graph.find_nodes(op="call_function", target=_EXPAND):
-            for reader in list(expand.users):
-                if _broadcasts(reader, expand):
-                    reader.replace_input_with(expand, expand.args[0])
-            if not expand.users:
-                module.graph.erase_node(expand)
-        module.recompile()
+    rewrite_all(model, _skip, _EXPAND)
+
+
+def _skip(expand: Node) -> None:
+    for reader in list(expand.users):
+        if _broadcasts(reader, expand):
+            reader.replace_input_with(expand, expand.all_input_nodes[0])
+    if not expand.users:
+        expand.graph.erase_node(expand)
 
 
 def _broadcasts(reader: Node, expand: Node) -> bool:

@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.doubts import in_training_mode
+from safe_arm.quantizer.graphs.graph_edits import replace_node
 
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 _GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -62,8 +63,7 @@ def _write_out(scope: Node, model: GraphModule) -> None:
         set_attribute(model, name, attribute(body, inner.target))
         written[inner].target = name
     for pick in list(scope.users):
-        pick.replace_all_uses_with(results[pick.args[1]])
-        graph.erase_node(pick)
+        replace_node(pick, results[pick.args[1]])
     graph.erase_node(scope)
     if not reader.users:
         graph.erase_node(reader)

@@ -15,7 +15,12 @@ from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    replace_node,
+    static_sizes,
+    tensor_of,
+)
 
 #: Dtypes of an index; of others, an index is a mask.
 _NUMBERS = (torch.int64, torch.int32)
@@ -47,8 +52,7 @@ def _select(node: Node, values: ConstantValues) -> bool:
     if all(values.of(index) is not None for index in given):
         return False
     selected = Writer(node).compute(_rows_at, [x, whole, *given])
-    node.replace_all_uses_with(selected)
-    node.graph.erase_node(node)
+    replace_node(node, selected)
     return True
 
 

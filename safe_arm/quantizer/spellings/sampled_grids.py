@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule
 
 from safe_arm._compat.annotations import hidden_from_annotators
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _SAMPLER = torch.ops.aten.grid_sampler.default
 
@@ -24,6 +25,6 @@ def samplers_left_alone(model: GraphModule, has_texture_unit: bool) -> Iterator[
         model: a float graph.
         has_texture_unit: the target is VGF.
     """
-    samplers = model.graph.find_nodes(op="call_function", target=_SAMPLER)
+    samplers = calls(model, _SAMPLER)
     with hidden_from_annotators([] if has_texture_unit else samplers):
         yield

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.domains.filled_domains import moved_to_extremes
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    replace_node,
+    rewrite_all,
+)
 
 _WHERE = torch.ops.aten.where
 #: The place of the number in each spelling.
-_NUMBERS = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
+_NUMBERS: dict[Any, int] = {_WHERE.ScalarSelf: 1, _WHERE.ScalarOther: 2}
 #: A larger number is there to mask; in a domain that reaches it no other value has codes. A maximum has no need of it.
 _LARGEST = 100
 
@@ -24,17 +30,13 @@ def fill_from_tensors(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for target, place in _NUMBERS.items():
-            for node in module.graph.find_nodes(op="call_function", target=target):
-                _fill(node, place)
-        module.recompile()
+    rewrite_all(model, _fill, *_NUMBERS)
 
 
-def _fill(node: Node, place: int) -> None:
-    result = tensor_of(node)
+def _fill(node: Node) -> None:
+    place = _NUMBERS[node.target]
     number = node.args[place]
-    if result is None or result.dtype != torch.float32:
+    if not is_float32(node):
         return
     if not isinstance(number, (int, float)) or node.kwargs:
         return
@@ -44,5 +46,4 @@ def _fill(node: Node, place: int) -> None:
     operands = list(node.args)
     operands[place] = write.constant(torch.tensor(float(number)))
     filled = write(_WHERE.self, *operands)
-    node.replace_all_uses_with(filled)
-    node.graph.erase_node(node)
+    replace_node(node, filled)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    tensor_of,
+)
 
 _ATEN = torch.ops.aten
 #: Operators that may have a number for a tensor, and the overload that takes a tensor of it.
@@ -48,9 +53,9 @@ def keep_scalar_ranks(model: GraphModule) -> None:
             nodes.append(node)
     for node in nodes:
         if _has_multiple(node):
-            _multiply(node, model)
+            _multiply(node)
         if _meets_number(node):
-            _give_tensor(node, model)
+            _give_tensor(node)
         elif node.target is _ATEN.prelu.default:
             _flatten_weight(node)
     if nodes:
@@ -79,7 +84,7 @@ def _is_float_scalar(node: object) -> bool:
     return value is not None and value.dim() == 0 and value.is_floating_point()
 
 
-def _multiply(node: Node, module: GraphModule) -> None:
+def _multiply(node: Node) -> None:
     """Make the multiple the second operand of a sum of a scalar and a multiple."""
     second = node.args[1]
     multiple = node.kwargs["alpha"]
@@ -87,21 +92,16 @@ def _multiply(node: Node, module: GraphModule) -> None:
     if isinstance(second, (int, float)):
         node.args, node.kwargs = (node.args[0], second * multiple), {}
     elif isinstance(second, Node) and _is_float_scalar(second):
-        with node.graph.inserting_before(node):
-            product = node.graph.call_function(_ATEN.mul.Tensor, (second, multiple))
-        product.meta = dict(second.meta)
+        product = Writer(node, marks=second)(_ATEN.mul.Tensor, second, multiple)
         node.args, node.kwargs = (node.args[0], product), {}
-        _give_tensor(product, module)
+        _give_tensor(product)
 
 
-def _give_tensor(node: Node, module: GraphModule) -> None:
-    scalar, number = node.args[:2]
-    assert isinstance(scalar, Node)
-    assert isinstance(number, (int, float))
-    like = scalar.meta["val"]
-    value = torch.tensor(float(number), dtype=like.dtype)
-    with node.graph.inserting_before(node):
-        constant = add_constant(module, f"_number_of_{node.name}", value, like)
+def _give_tensor(node: Node) -> None:
+    scalar = node.all_input_nodes[0]
+    number: Any = node.args[1]
+    value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
+    constant = Writer(node).constant(value, "_number_of")
     if node.target is _ATEN.rsub.Scalar:
         node.args = (constant, scalar)
     else:
@@ -111,9 +111,6 @@ def _give_tensor(node: Node, module: GraphModule) -> None:
 
 def _flatten_weight(node: Node) -> None:
     """Make the one weight of a PReLU of a scalar a scalar."""
-    weight = node.args[1]
-    assert isinstance(weight, Node)
+    weight = node.all_input_nodes[1]
     if weight.meta["val"].dim():
-        with node.graph.inserting_before(node):
-            scalar = add_call(node.graph, _ATEN.view.default, weight, [])
-        node.update_arg(1, scalar)
+        node.update_arg(1, Writer(node)(_ATEN.view.default, weight, []))

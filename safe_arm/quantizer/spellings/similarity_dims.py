@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.graphs.graph_edits import add_call, rewrite_all
 
 _SIMILARITY = torch.ops.aten.cosine_similarity.default
 
@@ -22,17 +21,14 @@ def name_similarity_dims(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
     """
-    for module in graph_modules(model):
-        for node in module.graph.find_nodes(op="call_function", target=_SIMILARITY):
-            by_position = dict(zip(("dim", "eps"), node.args[2:], strict=False))
-            node.kwargs = {**by_position, **node.kwargs}
-            node.args = node.args[:2]
-            _broadcast(node)
-        module.recompile()
+    rewrite_all(model, _name, _SIMILARITY)
 
 
-def _broadcast(node: Node) -> None:
-    """Give the two tensors one shape, as PyTorch does before it sums."""
+def _name(node: Node) -> None:
+    """Name the arguments, and give the two tensors one shape, as PyTorch does before it sums."""
+    by_position = dict(zip(("dim", "eps"), node.args[2:], strict=False))
+    node.kwargs = {**by_position, **node.kwargs}
+    node.args = node.args[:2]
     expand = torch.ops.aten.expand.default
     tensors: list[Any] = list(node.args)
     shape = torch.broadcast_shapes(*(each.meta["val"].shape for each in tensors))

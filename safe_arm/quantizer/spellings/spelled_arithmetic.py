@@ -6,7 +6,6 @@ Each takes the arguments of the operator in the order of its schema, and returns
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,14 +20,6 @@ _CONTIGUOUS = _ATEN.contiguous.default
 
 def _square(x: Tensor) -> Tensor:
     return x * x
-
-
-def _clamp_min(x: Tensor, bound: float) -> Tensor:
-    return x.clamp(bound)
-
-
-def _clamp_max(x: Tensor, bound: float) -> Tensor:
-    return x.clamp(max=bound)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
@@ -177,8 +168,8 @@ def _variance(
 
 ARITHMETIC = {
     _ATEN.square.default: _square,
-    _ATEN.clamp_min.default: _clamp_min,
-    _ATEN.clamp_max.default: _clamp_max,
+    _ATEN.clamp_min.default: torch._refs.clamp_min,
+    _ATEN.clamp_max.default: torch._refs.clamp_max,
     _ATEN.clamp_min.Tensor: torch.maximum,
     _ATEN.clamp_max.Tensor: torch.minimum,
     _ATEN.dot.default: _dot,
@@ -189,8 +180,8 @@ ARITHMETIC = {
     _ATEN.exp2.default: _binary_exponential,
     _ATEN.pow.Scalar: power_of_number,
     _ATEN.erfc.default: _complementary_error,
-    _ATEN.deg2rad.default: partial(torch.mul, other=math.radians(1)),
-    _ATEN.rad2deg.default: partial(torch.mul, other=math.degrees(1)),
+    _ATEN.deg2rad.default: torch._refs.deg2rad,
+    _ATEN.rad2deg.default: torch._refs.rad2deg,
     _ATEN.sgn.default: torch.sign,
     _ATEN.fmax.default: torch.maximum,
     _ATEN.fmin.default: torch.minimum,
@@ -239,8 +230,7 @@ def _weight(write: Writer, matrix: Node) -> Node | None:
         return write(_ATEN.t.default, matrix)
     if matrix.target is not _ATEN.t.default:
         return None
-    weight = matrix.args[0]
-    assert isinstance(weight, Node)
+    weight = matrix.all_input_nodes[0]
     if not _is_parameter(weight, 2):
         return None
     return weight

@@ -75,13 +75,13 @@ def _conv_transpose2d(
         margins.append(step * (side - 1) - less)
     if min(margins) < 0:
         return None
-    spread = write.compute(_spread, (x, pair(stride), pair(output_padding)))
-    if spread is None:
+    apart = write.compute(spread, (x, pair(stride), pair(output_padding)))
+    if apart is None:
         return None
     turned = _stored_once(write, weight, _turned(kernel), "turned")
     return write(
         _ATEN.conv2d.default,
-        spread,
+        apart,
         turned,
         bias,
         [1, 1],
@@ -153,7 +153,7 @@ def _turned(kernel: Tensor) -> Tensor:
     return turned
 
 
-def _spread(x: Tensor, stride: list[int], trailing: list[int]) -> Tensor | None:
+def spread(x: Tensor, stride: list[int], trailing: list[int]) -> Tensor | None:
     """Return an image with zeros between its values; None for one without a batch, or of dynamic sides.
 
     With the channels last the zeros are behind what they follow, which costs a copy and no transpose.

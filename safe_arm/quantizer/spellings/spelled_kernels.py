@@ -24,14 +24,7 @@ _ATEN = torch.ops.aten
 
 
 def _convolve_image(
-    write: Writer,
-    x: Node,
-    weight: Node,
-    bias: Node | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
+    write: Writer, x: Node, weight: Node, bias: Node | None, *how: Any
 ) -> Node | None:
     """Write a convolution as a product of its weights and the columns of the image, for each group."""
     sizes = static_sizes(x)
@@ -43,7 +36,6 @@ def _convolve_image(
     if not _is_computed_from_input(weight):
         return None
     image: Node | None
-    how = (stride, padding, dilation, groups)
     image = write.compute(_convolved, (x, weight, bias, *how))
     return image
 

@@ -77,13 +77,8 @@ def _rms_norm(
 
 def _count(x: Tensor, dims: list[int]) -> int:
     """Return how many values a mean is taken of; 0 if that is not known."""
-    sizes = []
-    for dim in dims:
-        size = x.shape[dim]
-        if not isinstance(size, int):
-            return 0
-        sizes.append(size)
-    return math.prod(sizes)
+    terms = math.prod(x.shape[dim] for dim in dims)
+    return terms if isinstance(terms, int) else 0
 
 
 def _mean(x: Tensor, dims: list[int], terms: int) -> Tensor:

@@ -59,19 +59,6 @@ def _max_pool1d(
     return _ATEN.max_pool2d(image, *sides, rounds_up).squeeze(_ROWS)
 
 
-def _avg_pool1d(
-    x: Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    rounds_up: bool,
-    counts_padding: bool,
-) -> Tensor:
-    image = x.unsqueeze(_ROWS)
-    sides = [1, *kernel], [1, *(stride or kernel)], [0, *padding]
-    return _ATEN.avg_pool2d(image, *sides, rounds_up, counts_padding).squeeze(_ROWS)
-
-
 def _adaptive_avg_pool1d(x: Tensor, counts: list[int]) -> Tensor:
     if list(counts) == [1]:
         return x.mean([-1], True)
@@ -134,7 +121,6 @@ POOLS = {
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
     _ATEN.max_pool1d.default: _max_pool1d,
-    _ATEN.avg_pool1d.default: _avg_pool1d,
     _ATEN.avg_pool3d.default: _avg_pool3d,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
 }

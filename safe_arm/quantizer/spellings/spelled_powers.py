@@ -10,9 +10,15 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
+    number_of,
     rewrite_with_constants,
 )
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    replace_node,
+    tensor_of,
+)
 from safe_arm.quantizer.spellings.spelled_arithmetic import power_of_number
 
 _ATEN = torch.ops.aten
@@ -33,9 +39,10 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
     if node.target is not _ATEN.pow.Tensor_Tensor:
         return False
     base, exponent = node.args
-    if values.of(base) is not None and values.of(exponent) is not None:
+    constants = values.of(base), values.of(exponent)
+    if None not in constants:
         return False
-    number, of_number = _number(values, exponent), _number(values, base)
+    of_number, number = map(number_of, constants)
     power = None
     if number is not None and _is_like(node, base):
         power = Writer(node)(_ATEN.pow.Tensor_Scalar, base, number)
@@ -43,23 +50,13 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
         power = Writer(node).compute(power_of_number, (of_number, exponent))
     if power is None:
         return False
-    node.replace_all_uses_with(power)
-    node.graph.erase_node(node)
+    replace_node(node, power)
     return True
-
-
-def _number(values: ConstantValues, node: object) -> float | None:
-    """Return the number of which a constant consists; None if there are several, or none."""
-    constant = values.of(node)
-    if constant is None:
-        return None
-    numbers = constant.unique().tolist()
-    return float(numbers[0]) if len(numbers) == 1 else None
 
 
 def _is_like(power: Node, operand: object) -> bool:
     """Tell whether an operand is a tensor of floats in the shape of the power."""
     value, result = tensor_of(operand), tensor_of(power)
-    if value is None or result is None or value.dtype != torch.float32:
+    if value is None or result is None or not is_float32(operand):
         return False
     return value.shape == result.shape

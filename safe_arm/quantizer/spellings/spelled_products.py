@@ -97,19 +97,6 @@ def _matrix(x: Tensor, order: list[int], shape: list[int]) -> Tensor:
     return x.reshape(shape)
 
 
-def _kronecker(x: Tensor, y: Tensor) -> Tensor | None:
-    """Return the products of all elements of two matrices, each in its own block."""
-    if not is_static(x) or not is_static(y):
-        return None
-    if x.dim() != 2 or y.dim() != 2:
-        return None
-    rows, columns = x.shape
-    height, width = y.shape
-    spread = x.reshape(rows, 1, columns, 1)
-    blocks = spread * y.reshape(1, height, 1, width)
-    return blocks.reshape(rows * height, columns * width)
-
-
 def _add_matrix_by_vector(
     x: Tensor, matrix: Tensor, vector: Tensor, beta: float, alpha: float
 ) -> Tensor | None:
@@ -167,7 +154,6 @@ PRODUCTS = {
     _ATEN.cross.default: _cross,
     _ATEN.linalg_cross.default: _cross,
     _ATEN.linalg_vecdot.default: _vector_dot,
-    _ATEN.kron.default: _kronecker,
     _ATEN.addmv.default: _add_matrix_by_vector,
     _ATEN.addr.default: _add_outer,
     _ATEN.addbmm.default: _add_summed_batch,

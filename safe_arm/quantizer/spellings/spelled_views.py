@@ -83,17 +83,6 @@ def _diagonal(x: Tensor, offset: int, first: int, second: int) -> Tensor | None:
     return row.index_select(-1, index)
 
 
-def _rotate(x: Tensor, times: int, dims: list[int]) -> Tensor:
-    first, second = dims
-    times = times % 4
-    if times == 0:
-        return x.clone()
-    if times == 2:
-        return x.flip([first, second])
-    flipped = second if times == 1 else first
-    return x.flip([flipped]).transpose(first, second)
-
-
 def _pad(
     x: Tensor, widths: list[Any], mode: str = "constant", value: float | None = None
 ) -> Tensor | None:
@@ -128,7 +117,7 @@ VIEWS = {
     _ATEN.alias.default: _same,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad_with_constant,
-    _ATEN.rot90.default: _rotate,
+    _ATEN.rot90.default: torch._refs.rot90,
     _ATEN.diagonal.default: _diagonal,
     _ATEN.diagonal_copy.default: _diagonal,
     _ATEN.unfold.default: _unfold,

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
@@ -40,6 +40,8 @@ from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
 
+_ATEN = torch.ops.aten
+
 #: Functions of tensors, which are traced.
 _FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
@@ -64,8 +66,8 @@ _WRITERS: dict[Any, Any] = {
 }
 #: Operators that torch itself writes with others, which an annotator knows.
 _COMPOSITES = named(
-    "absolute adjoint broadcast_tensors broadcast_to clip column_stack diff"
-    " divide dsplit dstack expand_as ger hsplit hstack mH mT multiply"
+    "absolute adjoint avg_pool1d broadcast_tensors broadcast_to clip column_stack diff"
+    " divide dsplit dstack expand_as ger hsplit hstack kron mH mT multiply"
     " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
     " tensor_split true_divide vsplit vstack"
 )
@@ -73,16 +75,16 @@ _COMPOSITES = named(
 #: be in the delegate.
 _COSTLY = frozenset(
     (
-        torch.ops.aten.addcdiv.default,
-        torch.ops.aten.addcmul.default,
-        torch.ops.aten.baddbmm.default,
-        torch.ops.aten.lerp.Scalar,
-        torch.ops.aten.lerp.Tensor,
-        torch.ops.aten.linalg_norm.default,
-        torch.ops.aten.prod.dim_int,
-        torch.ops.aten.rms_norm.default,
-        torch.ops.aten.std.correction,
-        torch.ops.aten.std.dim,
+        _ATEN.addcdiv.default,
+        _ATEN.addcmul.default,
+        _ATEN.baddbmm.default,
+        _ATEN.lerp.Scalar,
+        _ATEN.lerp.Tensor,
+        _ATEN.linalg_norm.default,
+        _ATEN.prod.dim_int,
+        _ATEN.rms_norm.default,
+        _ATEN.std.correction,
+        _ATEN.std.dim,
     )
 )
 #: Operators that stock annotates, but not where they write into their argument.
@@ -115,7 +117,7 @@ def spell_out_operators(
     if keeps_costly:
         kept.update(_COSTLY)
     if keeps_norms:
-        kept.add(torch.ops.aten.batch_norm.default)
+        kept.add(_ATEN.batch_norm.default)
         writers = {**_WRITERS, **TRAINED_CELLS}
     if in_groups:
         functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}
@@ -141,8 +143,7 @@ def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -
     if written is None:
         return is_changed
     if isinstance(written, Node):
-        node.replace_all_uses_with(written)
-        node.graph.erase_node(node)
+        replace_node(node, written)
         return True
     if _replace_elements(node, written):
         return True

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
-from safe_arm.quantizer.graphs.graph_edits import add_constant
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
@@ -116,8 +116,7 @@ def _folded_once(norm: Node) -> bool:
 
     Without a bias it would write one for the first layer, and zeros over it for the next.
     """
-    layer = norm.args[0]
-    assert isinstance(layer, Node)
+    layer = norm.all_input_nodes[0]
     if len(layer.args) < 3:
         return False
     if layer.args[2] is None:
@@ -149,29 +148,25 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
-    mean = _constant(norm, 3, model)
-    variance = _constant(norm, 4, model)
-    scale = _constant(norm, 1, model) / (variance + eps).sqrt()
-    shift = _constant(norm, 2, model) - mean * scale
+    gamma, beta, mean, variance = norm.args[1:5]
+    spread = in_double(model, variance) + eps
+    scale = in_double(model, gamma, 1.0) / spread.sqrt()
+    shift = in_double(model, beta) - in_double(model, mean) * scale
     fake = norm.meta["val"]
-    value = norm.args[0]
-    assert isinstance(value, Node)
+    write = Writer(norm)
+    value = norm.all_input_nodes[0]
     for name, operator, numbers in (
         ("scale", torch.ops.aten.mul.Tensor, scale),
         ("shift", torch.ops.aten.add.Tensor, shift),
     ):
         constant = numbers.to(fake.dtype).view(-1, *(1,) * (fake.dim() - 2))
-        with model.graph.inserting_before(norm):
-            read = add_constant(model, f"{norm.name}_{name}", constant, fake)
-            value = model.graph.call_function(operator, (value, read))
-        value.meta.update(norm.meta)
-    norm.replace_all_uses_with(value)
-    model.graph.erase_node(norm)
+        value = write(operator, value, write.constant(constant, name))
+    replace_node(norm, value)
 
 
-def _constant(norm: Node, index: int, model: GraphModule) -> torch.Tensor:
-    """Return an argument of a norm in double precision; weights that it has none of are 1, a bias is 0."""
-    argument = norm.args[index]
-    if isinstance(argument, Node):
-        return attribute(model, argument.target).detach().double()
-    return torch.tensor(float(index == 1), dtype=torch.double)
+def in_double(model: GraphModule, node: object, otherwise: float = 0.0) -> torch.Tensor:
+    """Return a parameter or a statistic in double precision; a number for one that a norm does not have."""
+    if not isinstance(node, Node):
+        return torch.tensor(otherwise, dtype=torch.double)
+    value: torch.Tensor = attribute(model, node.target).detach()
+    return value.double()

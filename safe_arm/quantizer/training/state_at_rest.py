@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.exceptions import attempted
+from safe_arm.quantizer.graphs.graph_edits import calls
 
 _COPY = torch.ops.aten.copy_.default
 
@@ -78,7 +79,7 @@ class StateLeft:
 def _copied_into(graph_module: GraphModule) -> list[str]:
     """Return the names of the buffers that a graph copies into."""
     names = []
-    for node in graph_module.graph.find_nodes(op="call_function", target=_COPY):
+    for node in calls(graph_module, _COPY):
         target = node.args[0]
         if getattr(target, "op", "") == "get_attr":
             names.append(str(target.target))

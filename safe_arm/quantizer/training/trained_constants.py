@@ -18,7 +18,11 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import RESHAPES, named
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import add_constant, moved_from, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    moved_from,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.own_names import write_name
 
 #: Begins the name of what is computed of parameters.
@@ -88,7 +92,7 @@ def store_trained_values(
                     name = f"{COMPUTED}{name}"
                 stored[name] = value
                 # Several parts of one parameter have its name.
-                write_name(_replaced(module, node, value), name)
+                write_name(_replaced(node, value), name)
             module.graph.eliminate_dead_code()
             module.recompile()
     return Stored(stored, tuple(shared))
@@ -175,10 +179,8 @@ def _is_reshaped(node: Node) -> bool:
     return node.op == "get_attr"
 
 
-def _replaced(module: GraphModule, node: Node, value: Parameter) -> Node:
+def _replaced(node: Node, value: Parameter) -> Node:
     """Return what reads a parameter in the place of a value."""
-    like = tensor_of(node)
-    with module.graph.inserting_before(node):
-        constant = add_constant(module, f"trained_{node.name}", value, like)
+    constant = Writer(node).constant(value, "trained")
     node.replace_all_uses_with(constant)
     return constant

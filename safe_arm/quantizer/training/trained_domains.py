@@ -12,12 +12,13 @@ import math
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.quantizer.domains.filled_domains import FilledObserver, rounded
 from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
     StandIn,
     is_averaging,
     shown_alone,
@@ -74,7 +75,7 @@ class TrainedValue(StandIn):
 
 
 def cover_each_value(
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Let each value of a domain that is trained have a moving range of its own.
 
@@ -93,7 +94,7 @@ def cover_each_value(
             _cover(values, observers)
 
 
-def _unfilled(observer: ObserverOrFakeQuantize) -> ObserverOrFakeQuantize:
+def _unfilled(observer: Observer) -> Observer:
     if isinstance(observer, FilledObserver):
         return observer.observer
     return observer
@@ -101,7 +102,7 @@ def _unfilled(observer: ObserverOrFakeQuantize) -> ObserverOrFakeQuantize:
 
 def _cover(
     values: dict[Node, list[EdgeOrNode]],
-    observers: dict[EdgeOrNode, ObserverOrFakeQuantize],
+    observers: Observers,
 ) -> None:
     """Exchange the module that values share.
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import annotation_of
 from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.quantizer.graphs.graph_edits import add_call
+from safe_arm.quantizer.graphs.graph_edits import add_call, calls, replace_node
+from safe_arm.quantizer.precision.two_steps import is_call
+from safe_arm.quantizer.training.norm_folding import in_double
 from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
 
 _ATEN = torch.ops.aten
@@ -33,7 +34,7 @@ def write_folds(model: GraphModule) -> None:
         model: an annotated float graph, whose norms stand behind their layers; changed in place.
     """
     moved: dict[EdgeOrNode, EdgeOrNode] = {}
-    for norm in list(model.graph.find_nodes(op="call_function", target=NORM)):
+    for norm in calls(model, NORM):
         layer = layer_of(norm)
         if layer is None or len(layer.args) < 3:
             continue
@@ -52,7 +53,7 @@ def fold_trained_norms(model: GraphModule) -> None:
         model: a graph whose observers are quantisers by now, and whose weights are floats still; changed in place.
     """
     folds = []
-    for norm in model.graph.find_nodes(op="call_function", target=NORM):
+    for norm in calls(model, NORM):
         fold = _fold_of(norm)
         if fold is not None:
             folds.append(fold)
@@ -107,7 +108,7 @@ def _shape(rank: int, dim: int) -> list[int]:
 def _follow(model: GraphModule, moved: dict[EdgeOrNode, EdgeOrNode]) -> None:
     """Let the annotations of a graph name the edges that there are now."""
     for node in model.graph.nodes:
-        annotation = node.meta.get(Q_ANNOTATION_KEY)
+        annotation = annotation_of(node)
         if annotation is None:
             continue
         specs = {}
@@ -140,21 +141,23 @@ class _Fold:
 
 
 def _fold_of(norm: Node) -> _Fold | None:
-    added = _called(norm.args[0], _ATEN.add.Tensor)
-    if added is None:
+    added = norm.args[0]
+    if not is_call(added, _ATEN.add.Tensor):
         return None
-    divided = _called(added.args[0], _ATEN.div.Tensor)
-    across = _called(added.args[1], _ATEN.view.default)
-    if divided is None or across is None:
+    divided, across = added.args[:2]
+    if not is_call(divided, _ATEN.div.Tensor) or not is_call(
+        across, _ATEN.view.default
+    ):
         return None
     layer, bias = divided.args[0], across.args[0]
     if not isinstance(layer, Node) or not isinstance(bias, Node):
         return None
     if len(layer.args) < 3:
         return None
-    scaled = _called(_unrounded(layer.args[1]), _ATEN.mul.Tensor)
-    zeros = _called(_unrounded(layer.args[2]), _ATEN.zeros_like.default)
-    if scaled is None or zeros is None:
+    scaled, zeros = map(_unrounded, layer.args[1:3])
+    if not is_call(scaled, _ATEN.mul.Tensor):
+        return None
+    if not is_call(zeros, _ATEN.zeros_like.default):
         return None
     weight = scaled.args[0]
     if not isinstance(weight, Node) or zeros.args[0] is not bias:
@@ -163,12 +166,6 @@ def _fold_of(norm: Node) -> _Fold | None:
         if stored.op != "get_attr":
             return None
     return _Fold(norm, layer, scaled, zeros, weight, bias)
-
-
-def _called(node: object, target: object) -> Node | None:
-    if isinstance(node, Node) and node.target is target:
-        return node
-    return None
 
 
 def _unrounded(node: object) -> object:
@@ -182,12 +179,12 @@ def _fold(model: GraphModule, fold: _Fold) -> None:
     norm, layer = fold.norm, fold.layer
     gamma, beta, mean, variance = norm.args[1:5]
     eps = float(norm.args[7])  # type: ignore[arg-type]
-    spread = _value(model, variance) + eps
-    factor = _value(model, gamma, 1.0) / spread.sqrt()
+    spread = in_double(model, variance) + eps
+    factor = in_double(model, gamma, 1.0) / spread.sqrt()
     shape = _shape(layer.meta["val"].dim(), output_dim(layer))
-    weight = _value(model, fold.weight) * factor.view(shape)
-    bias = (_value(model, fold.bias) - _value(model, mean)) * factor
-    bias = bias + _value(model, beta, 0.0)
+    weight = in_double(model, fold.weight) * factor.view(shape)
+    bias = (in_double(model, fold.bias) - in_double(model, mean)) * factor
+    bias = bias + in_double(model, beta)
     for node, own, value in (
         (fold.scaled, fold.weight, weight),
         (fold.zeros, fold.bias, bias),
@@ -199,13 +196,4 @@ def _fold(model: GraphModule, fold: _Fold) -> None:
             folded = model.graph.get_attr(name)
         folded.meta = {**own.meta}
         node.replace_all_uses_with(folded)
-    norm.replace_all_uses_with(layer)
-    model.graph.erase_node(norm)
-
-
-def _value(model: GraphModule, node: object, otherwise: float = 0.0) -> Tensor:
-    """Return a parameter or a statistic in double precision; a number for one that the norm does not have."""
-    if not isinstance(node, Node):
-        return torch.tensor(otherwise, dtype=torch.double)
-    value: Tensor = attribute(model, node.target).detach()
-    return value.double()
+    replace_node(norm, layer)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.quantizer.graphs.graph_edits import calls
+
 _ATEN = torch.ops.aten
 #: Operators that have a flag for training, and its place.
 _FLAGS: dict[Any, int] = {
@@ -38,7 +40,7 @@ def switch_training(model: GraphModule, trains: bool) -> None:
     """
     for target in _FLAGS:
         nodes = []
-        for node in model.graph.find_nodes(op="call_function", target=target):
+        for node in calls(model, target):
             if not _has_no_statistics(node):
                 nodes.append(node)
         for node in _to_switch(nodes, trains):

@@ -19,18 +19,26 @@ from torch.nn import Parameter
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    add_constant,
+    calls,
+    replace_node,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.own_names import address_of, own_name
 from safe_arm.quantizer.training.trained_constants import COMPUTED, is_for_training
 
-_NORM = torch.ops.aten.batch_norm.default
-_VIEW = torch.ops.aten.view.default
+_ATEN = torch.ops.aten
+
+_NORM = _ATEN.batch_norm.default
+_VIEW = _ATEN.view.default
 #: Operators by which factors and offsets of channels meet a value.
 _ARITHMETIC = (
-    torch.ops.aten.mul.Tensor,
-    torch.ops.aten.add.Tensor,
-    torch.ops.aten.sub.Tensor,
-    torch.ops.aten.div.Tensor,
+    _ATEN.mul.Tensor,
+    _ATEN.add.Tensor,
+    _ATEN.sub.Tensor,
+    _ATEN.div.Tensor,
 )
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
@@ -90,7 +98,7 @@ def give_names_back(
 
 
 def _norms(model: GraphModule) -> list[Node]:
-    return list(model.graph.find_nodes(op="call_function", target=_NORM))
+    return list(calls(model, _NORM))
 
 
 def _is_numbered(node: Node, tensors: Mapping[str, Tensor]) -> bool:
@@ -153,8 +161,7 @@ def _read_in_its_shape(
         view = add_call(model.graph, _VIEW, read, list(value.shape))
     read.meta = {**node.meta, "val": read.meta["val"]}
     view.meta = {**reader.meta, "val": view.meta["val"]}
-    node.replace_all_uses_with(view)
-    model.graph.erase_node(node)
+    replace_node(node, view)
     if not list(model.graph.find_nodes(op="get_attr", target=numbered)):
         delattr(model, str(numbered))
     return True

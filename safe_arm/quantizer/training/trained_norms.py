@@ -18,11 +18,16 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    is_float32,
+    replace_node,
+)
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
 from safe_arm.quantizer.training.trained_names import COUNTER
@@ -54,12 +59,9 @@ def give_norms_layers(model: GraphModule) -> None:
         model: a float graph that is going to be trained, the branches of its control flow included; changed in place.
     """
     for module in graph_modules(model):
-        for norm in list(module.graph.find_nodes(op="call_function", target=NORM)):
-            value = tensor_of(norm)
-            if value is None or value.dtype != torch.float32:
-                continue
-            if layer_of(norm) is None and _is_stored(norm):
-                _give_layer(norm, value)
+        for norm in calls(module, NORM):
+            if is_float32(norm) and layer_of(norm) is None and _is_stored(norm):
+                _give_layer(norm, norm.meta["val"])
         module.recompile()
 
 
@@ -69,9 +71,7 @@ def join_norms(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation that is going to be trained; changed in place.
     """
-    found = model.graph.find_nodes(op="call_function", target=NORM)
-    norms = list(found)
-    for norm in norms:
+    for norm in calls(model, NORM):
         layer = layer_of(norm)
         if layer is None:
             continue
@@ -83,8 +83,7 @@ def join_norms(model: GraphModule) -> None:
         readers = list(norm.users)
         if len(readers) == 1 and readers[0].target in _ACTIVATIONS:
             _put_behind(norm, readers[0])
-    if norms:
-        model.recompile()
+    model.recompile()
 
 
 def layer_of(norm: Node) -> Node | None:
@@ -97,11 +96,10 @@ def layer_of(norm: Node) -> Node | None:
     for parameter in layer.args[1:3]:
         if isinstance(parameter, Node) and parameter.op != "get_attr":
             return None
-    value = tensor_of(layer)
-    if value is None or value.dtype != torch.float32:
+    if not is_float32(layer):
         return None
     # A layer of rows has its channels last, a norm has them second.
-    if op_name(layer) == "aten::linear" and value.dim() != 2:
+    if op_name(layer) == "aten::linear" and layer.meta["val"].dim() != 2:
         return None
     if op_name(layer) in _TRANSPOSED and arguments_by_name(layer)["groups"] != 1:
         return None
@@ -162,8 +160,8 @@ def keep_statistics(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for norm in model.graph.find_nodes(op="call_function", target=NORM):
-        annotation = norm.meta.get(Q_ANNOTATION_KEY)
+    for norm in calls(model, NORM):
+        annotation = annotation_of(norm)
         if annotation is None:
             continue
         if norm.args[_TRAINING] is not True and layer_of(norm) is None:
@@ -182,8 +180,7 @@ def _is_stored(norm: Node) -> bool:
 
 def _give_layer(norm: Node, value: Tensor) -> None:
     write = Writer(norm)
-    source = norm.args[0]
-    assert isinstance(source, Node)
+    source = norm.all_input_nodes[0]
     image = as_image(write, source)
     if image is None:
         return
@@ -193,24 +190,20 @@ def _give_layer(norm: Node, value: Tensor) -> None:
     one, none = [1, 1], [0, 0]
     layer = write(_ATEN.conv2d.default, image, kernel, None, one, none, one, channels)
     own = write(NORM, layer, *norm.args[1:])
-    norm.replace_all_uses_with(from_image(write, own, value.shape))
-    norm.graph.erase_node(norm)
+    replace_node(norm, from_image(write, own, value.shape))
 
 
 def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
     """Let a layer that has no bias add zeros, of the shape of the norm's mean."""
     source, weight, *more = layer.args
     mean = norm.args[3]
-    like = tensor_of(mean)
-    if more and more[0] is not None:
-        return
-    if not isinstance(mean, Node) or like is None:
+    has_bias = bool(more) and more[0] is not None
+    if has_bias or not isinstance(mean, Node):
         return
     zeros = torch.zeros_like(attribute(model, mean.target))
     # The norm takes away what would be learnt here.
     zeros = torch.nn.Parameter(zeros, requires_grad=False)
-    with model.graph.inserting_before(layer):
-        bias = add_constant(model, f"bias_of_{layer.name}", zeros, like)
+    bias = Writer(layer).constant(zeros, "bias_of")
     layer.args = (source, weight, bias, *more[1:])
 
 

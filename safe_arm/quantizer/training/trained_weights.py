@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from torch import Tensor
 from torch.fx import Node
-from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.quantizer.graphs.graph_edits import depends_on_input
-from safe_arm.quantizer.graphs.stand_ins import StandIn, shown_alone, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observers,
+    StandIn,
+    shown_alone,
+    value_of,
+)
 
 
 class CurrentRange(StandIn):
@@ -30,7 +34,7 @@ class CurrentRange(StandIn):
         return rounded
 
 
-def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
+def follow_weights(observers: Observers) -> None:
     """Let the range of each tensor that is computed of parameters alone follow it while they are trained.
 
     Args:
@@ -52,8 +56,7 @@ def follow_weights(observers: dict[EdgeOrNode, ObserverOrFakeQuantize]) -> None:
 def _viewed(node: Node) -> Node:
     """Return the value of which a node shows all elements."""
     while op_name(node) in VIEWS:
-        source = node.args[0]
-        assert isinstance(source, Node)
+        source = node.all_input_nodes[0]
         node = source
     return node
 

@@ -93,7 +93,7 @@ def test_a_prepared_net_is_copied_without_its_graph():
     assert observers
     for observer in observers:
         calls = [call for extreme in observer.extremes for call in extreme]
-        assert not any(isinstance(each, torch.fx.Node) for call in calls for each in call.rest)
+        assert not any(isinstance(each, torch.fx.Node) for call in calls for each in call[1])
 
 
 def test_twice_equals_once(monkeypatch):

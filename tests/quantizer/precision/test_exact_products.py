@@ -54,7 +54,7 @@ def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
 
     model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     specs = [node.meta["quantization_annotation"].output_qspec for node in model.graph.nodes if "sub" in node.name]
-    steps = [spec.derive_qparams_fn.keywords["steps"] for spec in specs]
+    steps = [spec.derive_qparams_fn.args[0].keywords["steps"] for spec in specs]
     assert steps == [8, 8]  # 512 squares of 255 * 8 + 1 fit 32 bits.
 
 

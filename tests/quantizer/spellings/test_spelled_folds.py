@@ -1,4 +1,4 @@
-"""The sum of overlapping windows is written as the sum of images in which none overlap."""
+"""The sum of overlapping windows is written as a convolution."""
 
 from typing import ClassVar
 
@@ -32,11 +32,12 @@ class TestFolds(Spelling):
         "with gaps": folded(8, 16, 11, 2, 1, 0, 3),
         "of a sequence": folded(8, 5, (1, 12), (1, 4), 1, 0, (1, 2)),
         "dilated": folded(8, 16, 6, 2, 2),
+        "dilated with a stride": folded(4, 16, 9, 2, 2, 0, 2),
+        "of many places": folded(64, 4, 9, 8),
     }
     kept: ClassVar = {
-        "dilated with a stride": folded(4, 16, 9, 2, 2, 0, 2),
         "without a batch": lambda m, x: F.fold(x.relu().flatten(0, 2)[:4], (5, 3), 2),
-        "of many images": folded(81, 1, 9, 9),
+        "padded by more than a window": folded(4, 16, 6, 1, 1, 1, 2),
         "of 64 bits": lambda m, x: F.fold(x.to(torch.float64).flatten(2), 9, 2),
     }
 

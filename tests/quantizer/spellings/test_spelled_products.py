@@ -42,6 +42,7 @@ class TestProducts(Spelling):
         "contraction with a constant": lambda m, x, y: torch.tensordot(x, m.linear.weight, dims=([1], [0])) + 1,
         "everything with everything": lambda m, x, y: torch.tensordot(x[0, 0], y, dims=0) + y,
         "blocks": lambda m, x, y: torch.kron(x[0, :2], y[0, :2]) + y[0, 0, 0],
+        "blocks of higher rank": lambda m, x, y: torch.kron(x, y) + y[0, 0, 0],
         "sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0]),
         "sum with products of two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0]),
         "sum with a batch of matrices": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.mT),
@@ -52,7 +53,6 @@ class TestProducts(Spelling):
         "weighted sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0], alpha=2),
         "weighted sum with two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0], beta=2),
         "weighted sum with a batch": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.transpose(1, 2), alpha=2),
-        "blocks of higher rank": lambda m, x, y: torch.kron(x, y),
         "product of many": lambda m, x, y: x.flatten(1).prod(1),
         "cross of integers": lambda m, x, y: torch.linalg.cross(x.to(torch.int32), y.to(torch.int32)),
     }
