@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torchao.quantization.pt2e.observer import MinMaxObserver
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
     FixedQParamsQuantizationSpec,
+    QuantizationSpec,
 )
 
-from safe_arm._compat.annotations import (
-    ScaleAndZero,
-    annotation_of,
-    int8_spec,
-    is_calibrated,
-    observed_by,
-)
+from safe_arm._compat.annotations import ScaleAndZero, annotation_of, plain_spec
 from safe_arm.quantizer.graphs.graph_edits import calls
 
 _ATEN = torch.ops.aten
@@ -31,7 +27,7 @@ _BOUNDS: dict[Any, float] = {
 }
 
 
-class InsideObserver(MinMaxObserver):
+class _Inside:
     """Keeps every code of a domain between bounds: beyond them an operator gives NaN.
 
     Args:
@@ -45,15 +41,31 @@ class InsideObserver(MinMaxObserver):
 
     def forward(self, x_orig: Tensor) -> Tensor:
         """Look at a value between the bounds, and return it as it was."""
-        super().forward(x_orig.clamp(-self.high, self.high))
+        super().forward(x_orig.clamp(-self.high, self.high))  # type: ignore[misc]
         return x_orig
 
     def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point of the range that was seen."""
-        scale, zero_point = super().calculate_qparams()
-        below = zero_point - self.quant_min
-        largest = self.high / torch.maximum(below, self.quant_max - zero_point)
+        observer: Any = self
+        scale, zero_point = super().calculate_qparams()  # type: ignore[misc]
+        below = zero_point - observer.quant_min
+        above = observer.quant_max - zero_point
+        largest = observer.high / torch.maximum(below, above)
         return torch.minimum(scale, largest.to(scale)), zero_point
+
+
+class HistogramInside(_Inside, HistogramObserver):
+    """Stock's histogram of values between bounds, and no code beyond these."""
+
+
+class MinMaxInside(_Inside, MinMaxObserver):
+    """The range of values between bounds, and no code beyond these."""
+
+
+_INSIDE: dict[type, Any] = {
+    HistogramObserver: HistogramInside,
+    MinMaxObserver: MinMaxInside,
+}
 
 
 def observe_between_bounds(model: GraphModule) -> None:
@@ -70,18 +82,29 @@ def observe_between_bounds(model: GraphModule) -> None:
 
 
 def _observe(node: Node) -> None:
-    source = node.all_input_nodes[0]
+    source = node.args[0]
     annotation = annotation_of(node)
-    before = annotation_of(source)
-    if annotation is None or before is None:
+    if annotation is None or not isinstance(source, Node):
         return
     fixed = annotation.input_qspec_map.get(source)
-    spec = int8_spec(before.output_qspec)
-    if not isinstance(fixed, FixedQParamsQuantizationSpec):
+    before = annotation_of(source)
+    if before is None or not isinstance(fixed, FixedQParamsQuantizationSpec):
         return
-    if fixed.dtype != torch.int8 or spec is None or not is_calibrated(spec):
+    spec = plain_spec(before.output_qspec)
+    if spec is None or spec.dtype != torch.int8 or fixed.dtype != torch.int8:
         return
-    inside = observed_by(spec, InsideObserver, high=_BOUNDS[node.target])
+    inside = _inside(spec, _BOUNDS[node.target])
+    if inside is None:
+        return
     annotation.input_qspec_map[source] = inside
     if len(source.users) == 1 and before.output_qspec is spec:
         before.output_qspec = inside
+
+
+def _inside(spec: QuantizationSpec, bound: float) -> QuantizationSpec | None:
+    """Return a specification whose observer stays between bounds; None if none of stock's observers watches a range."""
+    constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)
+    if spec.is_dynamic or constructor is None or constructor.func not in _INSIDE:
+        return None
+    observer = _INSIDE[constructor.func].with_args(high=bound, **constructor.keywords)
+    return replace(spec, observer_or_fake_quant_ctr=observer)
