@@ -137,7 +137,7 @@ def _convolve(
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)
-    weights = torch.full(shape, weight)
+    weights = torch.full(shape, weight, dtype=like.dtype)
     with model.graph.inserting_before(pool):
         read = add_constant(model, f"_mean_of_{pool.name}", weights, like)
     annotation = pool.meta[Q_ANNOTATION_KEY]
