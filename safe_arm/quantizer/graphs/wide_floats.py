@@ -26,30 +26,42 @@ def compute_in_float32(model: GraphModule) -> None:
         model: a float graph before annotation; changed in place. One that writes 16-bit floats in place, or has control
             flow, is left alone.
     """
-    halves = [node for node in model.graph.nodes if _is_half(node)]
     output = model.graph.output_node()
-    inside = [
-        node
-        for node in halves
-        if node.op != "placeholder" and {*node.users} != {output}
-    ]
-    if not inside or any(map(_is_bound, call_functions(model))):
+    halves = []
+    is_inside = False
+    for node in model.graph.nodes:
+        if not _is_half(node):
+            continue
+        halves.append(node)
+        if node.op != "placeholder" and {*node.users} != {output}:
+            is_inside = True
+    if not is_inside:
         return
-    narrow = {node: node.meta["val"].dtype for node in output.all_input_nodes}
+    if any(map(_is_bound, call_functions(model))):
+        return
+    results = {}
+    for node in output.all_input_nodes:
+        if _is_half(node):
+            results[node] = node.meta["val"].dtype
     for node in halves:
         if node.op != "call_function":
             _widen(model, node)
     for node in call_functions(model):
-        node.args, node.kwargs = tree_map(_wide, (node.args, node.kwargs))
+        node.args = tree_map(_wide, node.args)
+        node.kwargs = tree_map(_wide, node.kwargs)
         node.meta["val"] = tree_map(_wide, node.meta.get("val"))
-    for node, dtype in narrow.items():
-        result = tensor_of(node)
-        if result is not None and result.dtype != dtype:
-            with model.graph.inserting_before(output):
-                output.replace_input_with(
-                    node, add_call(model.graph, _CAST, node, dtype)
-                )
+    _narrow(output, results)
     model.recompile()
+
+
+def _narrow(output: Node, dtypes: dict[Node, torch.dtype]) -> None:
+    """Cast results to the dtypes that they had; an input that is returned has its own."""
+    for node, dtype in dtypes.items():
+        if _is_half(node):
+            continue
+        with output.graph.inserting_before(output):
+            narrow = add_call(output.graph, _CAST, node, dtype)
+        output.replace_input_with(node, narrow)
 
 
 def _is_half(node: Node) -> bool:
@@ -74,12 +86,20 @@ def _widen(model: GraphModule, read: Node) -> None:
             value = attribute(model, read.target).detach().float()
             name = f"{read.name}_in_float32"
             wide = add_constant(model, name, value, read.meta["val"])
-    read.replace_all_uses_with(wide, delete_user_cb=lambda user: user is not wide)
-    if read.op == "get_attr":
+    for user in list(read.users):
+        if user is wide:
+            continue
+        if user.op == "output":
+            continue
+        user.replace_input_with(read, wide)
+    if not read.users:
         model.graph.erase_node(read)
 
 
 def _wide(argument: object) -> object:
     if isinstance(argument, Tensor):
-        return argument.float() if argument.dtype in _HALVES else argument
-    return torch.float32 if argument in _HALVES else argument
+        if argument.dtype in _HALVES:
+            return argument.float()
+    elif argument in _HALVES:
+        return torch.float32
+    return argument

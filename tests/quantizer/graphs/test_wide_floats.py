@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 from graph_changes import changes
 from lowering import PROFILES, export_late, lower_safely, tosa
+from small import Lambda
 from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
@@ -104,3 +105,10 @@ def test_the_near_miss_is_untouched(make):
     before = dtypes(model)
     compute_in_float32(model)
     assert dtypes(model) == before
+
+
+def test_an_input_that_is_returned_keeps_its_dtype():
+    net = Lambda(lambda m, x: (x, torch.softmax(x * 2, -1)))
+    model = graph_of(net, tokens().half())
+    compute_in_float32(model)
+    assert [result.dtype for result in model(tokens().half())] == [torch.half, torch.half]
