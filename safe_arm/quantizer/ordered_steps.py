@@ -22,6 +22,7 @@ from safe_arm.quantizer.graphs.functional_writes import write_functionally
 from safe_arm.quantizer.graphs.index_dtypes import widen_indices
 from safe_arm.quantizer.graphs.item_places import place_by_tensors
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
+from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
@@ -70,6 +71,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_scopes_out,
     place_by_tensors,
     write_functionally,
+    compute_in_float32,
     spell_out_activations,
     spell_out_operators,
     spell_out_with_constants,
@@ -124,7 +126,7 @@ SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
-NOT_TRAINED = (refine_logs, write_norm_roots)
+NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
 KEPT_FINE = (
     keep_norm_roots,
     keep_roots_fine,

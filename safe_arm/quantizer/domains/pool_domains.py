@@ -121,7 +121,7 @@ def _convolve(pool: Node, kernel: list[int], stride: list[int]) -> None:
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)
-    weights = torch.full(shape, weight)
+    weights = torch.full(shape, weight, dtype=like.dtype)
     read = Writer(pool).constant(weights, "_mean_of")
     annotation = annotation_of(pool)
     annotation.input_qspec_map[read] = number_spec(weight / _CODE)

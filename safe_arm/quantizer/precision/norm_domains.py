@@ -29,6 +29,10 @@ _PRODUCT = torch.ops.aten.mul.Tensor
 #: Calibration does not know the least of fewer variances: one may be so many times less.
 _FEW = 32
 _ROOM = 1.5
+#: Of 16 bits the domain reaches to that of a variance so many times less, but for the first piece of the table, whose
+#: other end has no root: a row that varies less than all of calibration is not clipped.
+_SPARE = 16
+_PIECE = 128
 
 
 def limit_norm_factors(model: GraphModule) -> None:
@@ -36,7 +40,8 @@ def limit_norm_factors(model: GraphModule) -> None:
 
     A row of equal values, such as padding, has no variance: its factor is the
     inverse root of epsilon, up to a million, and multiplies 0. In a domain that reaches so far all other factors have
-    code 0. Otherwise it ends at the largest factor of calibration, or a little above if calibration has few.
+    code 0. Otherwise it ends at the largest factor of calibration, or a little above if calibration has few; of 16 bits
+    it ends above.
 
     Args:
         model: an annotated float graph; its annotations are changed.
@@ -77,6 +82,8 @@ def _of_inverse_root(observers: Sequence[Any]) -> ScaleAndZero:
     lowest = lowest_seen(variance)
     assert lowest is not None
     least = torch.maximum(lowest.to(step), step / 2)
+    if variance.dtype != torch.int8:
+        least = torch.minimum(least, torch.maximum(least / _SPARE, _PIECE * step))
     highest = least.rsqrt()
     if variance.dtype == torch.int8:
         steps = variance.quant_max - variance.quant_min

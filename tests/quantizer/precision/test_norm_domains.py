@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, PROFILES, quantize, tosa
-from ratios import ratios
+from lowering import HISTOGRAM, PROFILES, WIDE, lower_safely, quantize, tosa
+from ratios import quantised, ratio, ratios
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import quantizer_of
@@ -95,3 +96,17 @@ def test_twice_equals_once():
     model = annotated(NORM, quantizer_of(), PADDED)
     assert hasattr(rsqrt_of(model).meta["quantization_annotation"].output_qspec, "derived_from")
     assert annotates_no_more(limit_norm_factors, model)
+
+
+def test_16_bits_have_room_for_rows_that_vary_less_than_those_of_calibration():
+    """Stock has it by its least step; the delegate computes the net's root to within its table."""
+    samples, beyond = [(4 * TOKENS,)], [(2 * TOKENS,)]
+    found = []
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        net = quantised(NORM.function, quantizer_of(quantizer_class, "TOSA-1.0+INT+int16", config=WIDE), samples)
+        found.append(ratio(net, NORM.function, beyond))
+    of_stock, ours = found
+    assert of_stock > 45
+    assert ours > 45
+    _, partitioner = lower_safely(net, samples[0], tosa("TOSA-1.0+INT+int16"), verify=True)
+    assert partitioner.report.demoted == ()

@@ -1,0 +1,105 @@
+"""A net of 16-bit floats is quantised in float32; its inputs and outputs keep their dtypes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._ops import HigherOrderOperator
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_map
+
+from safe_arm.core.attributes import attribute
+from safe_arm.core.island import call_functions
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+
+_HALVES = (torch.float16, torch.bfloat16)
+_CAST = torch.ops.aten.to.dtype
+
+
+def compute_in_float32(model: GraphModule) -> None:
+    """Write a graph of 16-bit floats with float32.
+
+    The codes of a sum or of a length have more digits than a 16-bit float, and between two quantisers torchao
+    forgets that a value is none of float32: the converted graph dies on a layer that reads both.
+
+    Args:
+        model: a float graph before annotation; changed in place. One that writes 16-bit floats in place, or has control
+            flow, is left alone.
+    """
+    output = model.graph.output_node()
+    halves = []
+    is_inside = False
+    for node in model.graph.nodes:
+        if not _is_half(node):
+            continue
+        halves.append(node)
+        if node.op != "placeholder" and {*node.users} != {output}:
+            is_inside = True
+    if not is_inside:
+        return
+    if any(map(_is_bound, call_functions(model))):
+        return
+    results = {}
+    for node in output.all_input_nodes:
+        if _is_half(node):
+            results[node] = node.meta["val"].dtype
+    for node in halves:
+        if node.op != "call_function":
+            _widen(model, node)
+    for node in call_functions(model):
+        node.args = tree_map(_wide, node.args)
+        node.kwargs = tree_map(_wide, node.kwargs)
+        node.meta["val"] = tree_map(_wide, node.meta.get("val"))
+    _narrow(output, results)
+    model.recompile()
+
+
+def _narrow(output: Node, dtypes: dict[Node, torch.dtype]) -> None:
+    """Cast results to the dtypes that they had; an input that is returned has its own."""
+    for node, dtype in dtypes.items():
+        if _is_half(node):
+            continue
+        with output.graph.inserting_before(output):
+            narrow = add_call(output.graph, _CAST, node, dtype)
+        output.replace_input_with(node, narrow)
+
+
+def _is_half(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and value.dtype in _HALVES
+
+
+def _is_bound(node: Node) -> bool:
+    """Tell whether an operator is control flow, or writes into a 16-bit float."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return isinstance(node.target, HigherOrderOperator)
+    return bool(schema.is_mutable) and any(map(_is_half, node.all_input_nodes))
+
+
+def _widen(model: GraphModule, read: Node) -> None:
+    """Let all that reads an input or a parameter read it in float32."""
+    with model.graph.inserting_after(read):
+        if read.op == "placeholder":
+            wide = add_call(model.graph, _CAST, read, torch.float32)
+        else:
+            value = attribute(model, read.target).detach().float()
+            name = f"{read.name}_in_float32"
+            wide = add_constant(model, name, value, read.meta["val"])
+    for user in list(read.users):
+        if user is wide:
+            continue
+        if user.op == "output":
+            continue
+        user.replace_input_with(read, wide)
+    if not read.users:
+        model.graph.erase_node(read)
+
+
+def _wide(argument: object) -> object:
+    if isinstance(argument, Tensor):
+        if argument.dtype in _HALVES:
+            return argument.float()
+    elif argument in _HALVES:
+        return torch.float32
+    return argument
