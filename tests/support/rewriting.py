@@ -18,6 +18,7 @@ class Rewriting:
         inputs: an example of the nets' inputs.
         also: more of them, to compute the nets with.
         written: by name, nets that the step changes.
+        wrong: by name, those that stock computes wrong, or leaves on the CPU; ``written`` if not said.
         kept: by name, near misses.
         gone: names that the changed graph lacks.
         tolerance: how near the changed graph comes to the net.
@@ -26,8 +27,12 @@ class Rewriting:
     inputs = also = gone = ()
     tolerance: ClassVar = {}
 
+    @property
+    def wrong(self):
+        return self.written
+
     def pytest_generate_tests(self, metafunc):
-        for rows in ("written", "kept", "wrong"):
+        for rows in ("written", "kept", "wrong", "proven"):
             if rows in metafunc.fixturenames:
                 nets = getattr(self, rows)
                 metafunc.parametrize(rows, nets.values(), ids=nets)
@@ -66,17 +71,12 @@ class Correcting(Rewriting):
     """A step without which stock computes another net.
 
     Attributes:
-        wrong: by name, nets that stock computes wrong; ``written`` if not said.
         stock_is_off: more codes than this.
         ours_is_off: so many codes at most.
         in_part: nets of which something stays on the CPU.
     """
 
     in_part = ()
-
-    @property
-    def wrong(self):
-        return self.written
 
     def test_stock_computes_another_net(self, wrong):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}

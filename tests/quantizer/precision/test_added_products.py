@@ -79,14 +79,10 @@ def test_stock_rounds_the_product_and_ours_the_sum_alone(name):
     assert ours > borders - 1
 
 
-def quantised_rule(name):
-    return quantised(ADDED[name][0], quantizer_of(), SAMPLES[:4])
-
-
 @pytest.mark.parametrize("name", ADDED)
 def test_the_one_delegate_is_exact_and_stock_s_partitioner_computes_it_too(name):
     """Whoever takes our quantiser alone must not be worse off."""
-    graph = quantised_rule(name)
+    graph = quantised(ADDED[name][0], quantizer_of(), SAMPLES[:4])
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
@@ -96,10 +92,7 @@ def test_terms_of_any_size_fit_32_bits(factors):
     """A step of the product is 10**8 times one of the sum's other term, or less than a millionth of it."""
     small, large = factors
 
-    def rule(m, x, y, z):
-        return small * x + (large * y) * z
-
-    graph = quantised(rule, quantizer_of(), SAMPLES)
+    graph = quantised(lambda m, x, y, z: small * x + (large * y) * z, quantizer_of(), SAMPLES)
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
 
 

@@ -70,7 +70,7 @@ def test_a_branch_is_written_too():
 
 
 def test_nothing_of_ours_stays_float():
-    assert float_operators(IN_PLACE["mish"], INPUTS) == []
+    assert float_operators(Lambda(IN_PLACE["mish"]), INPUTS) == []
     quantised = quantize(Lambda(IN_PLACE["elu"]), INPUTS, tosa(PROFILES[0]), config=min_max())
     assert "elu" in targets(quantised)
 
@@ -86,8 +86,8 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 def test_what_int8_costs_a_decibel_stays_float_where_the_profile_has_float(name):
-    assert float_operators(COSTLY[name], NORMAL, PROFILES[0]) == []
-    assert float_operators(COSTLY[name], NORMAL, PROFILES[1]) != []
+    assert float_operators(Lambda(COSTLY[name]), NORMAL, PROFILES[0]) == []
+    assert float_operators(Lambda(COSTLY[name]), NORMAL, PROFILES[1]) != []
 
 
 def test_in_such_a_profile_it_is_in_the_one_delegate():
