@@ -9,7 +9,6 @@ from lowering import by_stock, check_stocks_bytes, codes_apart, lower_exactly, l
 from small import Lambda
 
 from safe_arm._compat.tested_releases import executorch_version, parse
-from safe_arm._compat.upstream import RemovePermutesAroundElementwiseTosaOps
 from safe_arm.passes.cancel_whole_regions import CancelWholeRegionsPass
 
 pytestmark = pytest.mark.skipif(parse(executorch_version()) < (1, 5), reason="1.4 cancels no regions")
@@ -85,12 +84,6 @@ def test_twice_equals_once_and_the_graph_computes_the_net():
     targets = changed_once(lambda: CancelWholeRegionsPass(program), program.graph_module)
     assert targets.count("permute_copy") < 5
     torch.testing.assert_close(computed(program, program.graph_module, *OBLONG), expected)
-
-
-def test_the_stock_pass_makes_a_graph_that_raises():
-    program = edge_of(by_hand, inputs=OBLONG)
-    with pytest.raises(RuntimeError):
-        RemovePermutesAroundElementwiseTosaOps(program)(program.graph_module)
 
 
 def test_regions_apart_keep_stock_s_bytes():
