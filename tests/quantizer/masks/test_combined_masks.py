@@ -9,6 +9,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from masked import LOWEST, padded_rows
 from ratios import ours_exactly, quantised, ratio
 from rewriting import Rewriting
+from small import together
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
@@ -63,7 +64,7 @@ def test_stock_loses_the_scores():
 
 
 def test_the_one_delegate_is_exact():
-    ours_exactly(lambda m, *inputs: [RULES[name](m, *inputs) for name in ("added together", "filled in turn")], SAMPLES)
+    ours_exactly(together(RULES, "added together", "filled in turn"), SAMPLES)
 
 
 class TestCombined(Rewriting):

@@ -8,6 +8,7 @@ import torch
 from masked import padded_rows
 from ratios import ours_exactly, quantised, ratio
 from rewriting import Rewriting
+from small import together
 from stubborn import quantizer_of
 
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
@@ -58,11 +59,9 @@ def test_a_mask_costs_the_scores_nothing(rule):
     assert ratio_of(rule) > unmasked() - 1
 
 
-ONE_DELEGATE = ("subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number")
-
-
 def test_the_one_delegate_is_exact():
-    ours_exactly(lambda m, x, keep: [SPELLED[name](m, x, keep) for name in ONE_DELEGATE], SAMPLES)
+    names = "subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number"
+    ours_exactly(together(SPELLED, *names), SAMPLES)
 
 
 class TestSpellings(Rewriting):

@@ -7,7 +7,7 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, tosa
 from ratios import quantised, ratios
-from small import Lambda
+from small import Lambda, together
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
@@ -107,9 +107,8 @@ def test_a_sum_is_rounded_once_into_the_domain_that_its_readers_share():
     assert [domains_of_readers(node) for node in sums] == [[domain_of(joined)]] * 2
 
 
-@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
-def test_the_near_miss_keeps_8_bits(rule):
-    assert added(annotated(Lambda(rule), quantizer_of(), SAMPLES[0])) == []
+def test_near_misses_keep_8_bits():
+    assert added(annotated(Lambda(together(KEPT)), quantizer_of(), SAMPLES[0])) == []
 
 
 def test_on_an_ethos_u55_norms_alone_and_on_an_ethos_u85_nothing():
