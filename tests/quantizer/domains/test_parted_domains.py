@@ -173,7 +173,6 @@ def test_what_is_joined_has_the_codes_that_it_had(monkeypatch):
 
 
 def dense_block(x):
-    """Each layer reads all values before it."""
     values = [x.tanh()]
     for _ in range(3):
         values.append(torch.cat(values, 1).sigmoid()[:, :4])

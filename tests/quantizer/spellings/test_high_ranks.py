@@ -43,7 +43,6 @@ WRITTEN = {
 
 
 def ranks(model):
-    """The ranks of all values of a graph."""
     values = [node.meta.get("val") for node in model.graph.nodes]
     return [value.dim() for value in values if isinstance(value, torch.Tensor)]
 
