@@ -72,13 +72,6 @@ def test_the_invariants_alone_catch_it_or_stay_quiet(mutation):
     assert apart <= ROUNDING.get(mutation.net, 0)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS[::8], ids=lambda mutation: mutation.id)
-def test_both_together_catch_it(mutation):
-    report, apart = ours(mutation, verify=True)
-    assert {verdict.op for verdict in report.demoted} & set(mutation.ops)
-    assert apart <= ROUNDING.get(mutation.net, 0)
-
-
 def test_how_many_the_invariants_alone_catch(capsys):
     caught = [mutation.id for mutation in MUTATIONS if mutation.invariant]
     with capsys.disabled():

@@ -50,9 +50,3 @@ def test_without_the_reference_model_one_line_says_that_nothing_is_proven(monkey
     assert not partitioner.verify
     with pytest.raises(UsageError, match="pip install 'tosa-tools"):
         SafeArmPartitioner(tosa(PROFILES[0]), verify=True)
-
-
-@pytest.mark.parametrize("options", [{"verify": False}, {"preflight": False}], ids=str)
-def test_samples_without_a_verification_are_an_error(options):
-    with pytest.raises(UsageError, match="verify_samples are for verify=True"):
-        SafeArmPartitioner(tosa(PROFILES[0]), verify_samples=[image()], **options)

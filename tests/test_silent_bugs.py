@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import RELEASE, codes_apart, lower, lower_safely, tosa
+from lowering import RELEASE, by_stock, codes_apart, lower_safely, tosa
 from silent_bugs import MIXED, SILENT_BUGS
 
 from safe_arm.verification.model_server import ReferenceModelError
@@ -24,7 +23,7 @@ def cases():
 @pytest.mark.parametrize(("bug", "profile"), cases())
 def test_it_is_measured_and_demoted(bug, profile, by_measurement_alone):
     graph_module, inputs = bug.build(profile)
-    stock = lower(graph_module, inputs, TOSAPartitioner(tosa(profile)))
+    stock = by_stock(graph_module, inputs, tosa(profile))
     if bug.issue == "S12":
         with pytest.raises(ReferenceModelError, match="TOSA_UNPREDICTABLE"):
             codes_apart(stock, graph_module, inputs)

@@ -36,13 +36,9 @@ def three_rounds(exported):
     return exported.run_decompositions({}).run_decompositions(dict(WHOLE)).run_decompositions(dict(WHOLE))
 
 
-def test_the_stock_way_traces_three_times(traces):
-    three_rounds(program())
-    assert len(traces) == 3
-
-
-def test_ours_traces_once_and_gives_the_same_graph(traces):
+def test_stock_traces_three_times_and_ours_once_to_the_same_graph(traces):
     expected = three_rounds(program())
+    assert len(traces) == 3
     traces.clear()
     with decompositions.merged():
         actual = three_rounds(program())

@@ -90,14 +90,6 @@ def test_code_put_off_is_there_after_uninstalling():
     assert torch.equal(module(*image()), expected)
 
 
-def test_the_passes_before_annotation_write_little(written):
-    TOSAQuantizer(tosa(PROFILES[0])).transform_for_annotation(traced())
-    stock = len(written)
-    written.clear()
-    SafeTOSAQuantizer(tosa(PROFILES[0])).transform_for_annotation(traced())
-    assert len(written) < stock / 2
-
-
 def quantised_by(quantizer_class):
     quantizer = quantizer_class(tosa(PROFILES[0])).set_global(min_max())
     return by_one_call(quantizer, traced(), [image()])

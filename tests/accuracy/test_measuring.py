@@ -43,7 +43,6 @@ def samples_of(*shape, number=8, seed=0):
 
 
 def quantised(net, samples):
-    """Return the exported program, the float graph that was calibrated, and the quantised one."""
     program = torch.export.export(net, samples[0])
     quantizer = SafeTOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
     quantizer.set_global(get_symmetric_quantization_config())

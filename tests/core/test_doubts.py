@@ -66,11 +66,6 @@ def test_a_float_export_is_looked_at_when_it_is_partitioned():
         lower(spoilt("0.weight", 1, "nan"), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
 
 
-def test_a_float_export_that_is_fine_is_not_warned_about(recwarn):
-    lower(net(), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
-    assert not [each for each in recwarn if issubclass(each.category, DoubtfulInputWarning)]
-
-
 def scaled(slope):
     return Built(lambda m, x: (x.reshape(-1, 2) * m.slope).clamp(-1, 1), slope=torch.tensor([1.0, slope]))
 

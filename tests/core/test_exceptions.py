@@ -32,10 +32,6 @@ def test_everything_else_is_a_value(contained):
     assert caught.reason == f"{contained.__name__}: no"
 
 
-def test_what_a_call_returns_is_returned():
-    assert attempted(divmod, 7, 2) == (3, 1)
-
-
 def test_the_root_comes_first_and_its_first_line_is_the_reason():
     caught = attempted(raising(Exception("wrapped"), KeyError("first\nsecond")))
     assert [type(cause) for cause in caught.causes] == [KeyError, Exception]

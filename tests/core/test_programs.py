@@ -1,7 +1,7 @@
 """One map of what the placeholders of a program hold."""
 
 import torch
-from lowering import PROFILES, edge_program, lower, quantize, tosa
+from lowering import PROFILES, lower, quantize, tosa
 from small import Built, Lambda, image
 
 from safe_arm import SafeArmPartitioner, verify
@@ -39,9 +39,3 @@ def test_a_token_is_an_empty_tensor_and_no_output_of_the_user_s():
     outputs = user_outputs(program, run_lowered(program, inputs))
     assert [tuple(each.shape) for each in outputs] == [(1, 3, 3)]
     assert verify(manager, [inputs], reference=quantize(net, inputs, tosa(PROFILES[0]))).first_wrong is None
-
-
-def test_the_edge_programs_are_alike():
-    program = edge_program(quantize(Lambda(lambda m, x: m.conv(x)), image(), tosa(PROFILES[0])), image())
-    state = {**program.constants, **program.state_dict}
-    assert len(placeholder_values(program, state, image())) == len(constant_placeholders(program)) + 1

@@ -18,7 +18,6 @@ def units(module, inputs, *, float_borders, quantised=True):
 
 
 def kernels(found):
-    """The computing operators of each unit that has any, in graph order."""
     names = [[op_name(n) for n in sorted(unit)] for unit in found]
     short = [[name.split("::")[1] for name in unit if name and "quantize_per" not in name] for unit in names]
     return [names for names in short if names]

@@ -79,7 +79,6 @@ class Config:
 
     @property
     def spec(self) -> str:
-        """The TOSA specification."""
         return f"TOSA-1.0+{self.profile}{NUMBERS[self.numbers] or ''}"
 
 

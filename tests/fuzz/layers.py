@@ -32,7 +32,6 @@ def convolution(net: NetSource) -> bool:
 
 
 def linear(net: NetSource) -> bool:
-    """Add a linear layer."""
     return _linear_on(net, net.pick(net.floats()))
 
 
@@ -53,7 +52,6 @@ def _followed(net: NetSource, x: Value, layer: str, norm: str) -> bool:
 
 
 def norm(net: NetSource) -> bool:
-    """Add a normalisation layer."""
     x = net.pick(net.floats())
     sizes = {"last": x.shape[-1] if x.shape else 1, "c": x.shape[1] if len(x.shape) > 1 else 1}
     dims = max(1, len(x.shape) - 2)

@@ -39,7 +39,6 @@ class Outcome:
 
 
 def of_exception(stage: str, error: BaseException, verdict: Verdict = "died") -> Outcome:
-    """Return the outcome of an exception."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.name}" for frame in frames]
     return Outcome(verdict, stage, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", where)

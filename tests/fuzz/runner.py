@@ -24,7 +24,6 @@ class Result:
     stock: Outcome | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         return json.loads(json.dumps(asdict(self)))
 
 

@@ -35,7 +35,6 @@ class Gate:
         return self.alone(f"--against={self.baseline}", *options, **how)
 
     def written(self):
-        """Return what is in the baseline."""
         return json.loads(self.baseline.read_text())
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import PROFILES, RELEASE, codes_apart, delegates, tosa
+from lowering import PROFILES, codes_apart, delegates, tosa
 from mutations import MUTATIONS
 from prepared import prepared
 from small import image
@@ -23,8 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning"),
 ]
 
-#: ExecuTorch deletes the ReLU of these tests from 1.5 on.
-STOCK_LOSES_RELU = RELEASE >= (1, 5)
 #: The same loss on every release, corrections or none.
 RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 ISLAND = {"aten::convolution", "aten::relu"}
@@ -64,15 +62,6 @@ def test_a_wrong_delegate_is_measured_and_its_island_demoted(profile):
     assert {v.stage for v in report.demoted} == {"verify"}
     assert all("differs from the quantised graph by up to" in v.reason for v in report.demoted)
     assert "codes in" in report.demoted[0].reason
-    assert codes_apart(manager, graph_module, *map(image, range(4))) == 0
-
-
-def test_the_relu_stock_loses_is_demoted_where_stock_loses_it(profile):
-    unverified, graph_module, _ = proven(profile=profile, verify=False, corrections=())
-    assert (codes_apart(unverified, graph_module, image()) > 4) == STOCK_LOSES_RELU
-    manager, _, report = proven(profile=profile, corrections=())
-    assert {v.op for v in report.demoted} == (ISLAND if STOCK_LOSES_RELU else set())
-    assert [each.verified for each in report.verifications] == [True]
     assert codes_apart(manager, graph_module, *map(image, range(4))) == 0
 
 
@@ -182,6 +171,7 @@ def test_the_samples_of_the_user_are_run_first():
         ({"verify": False, "verify_tolerance": 1}, "pass both or neither"),
         *(({"verify_tolerance": bad}, f"{bad!r} is no number of codes") for bad in (-1, 0.5, True, "1")),
         ({"verify": False, "verify_samples": [image()]}, "pass both or neither"),
+        ({"verify": None, "preflight": False, "verify_samples": [image()]}, "verify_samples are for verify=True"),
         ({"verify_samples": []}, "there are no samples"),
         ({"verify_samples": [torch.zeros(1)]}, "sample 0 is a Tensor; give a tuple of tensors"),
         ({"verify_samples": [image(), (image()[0] * torch.nan,)]}, "input 0 of sample 1 has a NaN or an infinity"),

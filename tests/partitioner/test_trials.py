@@ -19,7 +19,6 @@ ONE_DELEGATE = Lambda(lambda m, x: torch.tanh(m.conv(x)))
 
 
 def proposed(net):
-    """What stock proposes for a quantised net."""
     return propose(TOSAPartitioner(tosa(PROFILES[0])).partition, prepared(net).program(), Plan())
 
 

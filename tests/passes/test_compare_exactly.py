@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
 from folding import folded
-from lowering import PROFILES, codes_apart, lower, lower_exactly, stock_codes_apart, targets, tosa
+from lowering import PROFILES, lower, lower_exactly, stock_codes_apart, targets, tosa
 from proving import quantized
 from small import Lambda, image, marked, qdq
 
@@ -63,13 +63,6 @@ def test_sixteen_bits_too():
     graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
     assert stock_codes_apart(graph_module, inputs, tosa(WIDE), other) == 1
     lower_exactly(graph_module, tosa(WIDE), inputs, other, verify=False)
-
-
-def test_a_floor_behind_it_makes_no_more_of_it():
-    inputs, net = all_pairs(), TwoScales(lambda a, b: torch.floor(qdq(torch.minimum(a, b), 0.02, 0)))
-    graph_module, spec = marked(net, inputs), tosa(PROFILES[0])
-    assert stock_codes_apart(graph_module, inputs, spec) == 33
-    assert codes_apart(lower(graph_module, inputs, SafeArmPartitioner(spec, verify=False)), graph_module, inputs) == 0
 
 
 def passed(function, scales):

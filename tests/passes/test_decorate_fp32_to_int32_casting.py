@@ -3,12 +3,10 @@
 import pytest
 import torch
 import torch.nn as nn
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import edge_of, folded, passed
-from lowering import codes_apart, delegates, lower, quantize, targets, tosa
+from lowering import by_stock, check_stocks_bytes, lower_exactly, quantize, targets, tosa
 from small import Built, Lambda, qdq
 
-from safe_arm import SafeArmPartitioner
 from safe_arm._compat import upstream
 from safe_arm.passes.decorate_fp32_to_int32_casting import DecorateFp32toInt32CastingPass
 
@@ -34,29 +32,22 @@ NETS = {
 NAMED = pytest.mark.parametrize("name", NETS)
 
 
-def lowered(name, partitioner, spec=SPEC):
-    build, inputs = NETS[name]
-    graph_module = quantize(build(), inputs, tosa(spec))
-    return lower(graph_module, inputs, partitioner), graph_module
-
-
 @NAMED
 def test_stock_dies_and_ours_delegates_it_all_to_the_code(name):
+    build, inputs = NETS[name]
+    graph_module = quantize(build(), inputs, tosa(SPEC))
     with pytest.raises(Exception) as caught:
-        lowered(name, TOSAPartitioner(tosa(SPEC)))
+        by_stock(graph_module, inputs, tosa(SPEC))
     assert "Unsupported dtype torch.int8 for GREATER_EQUAL" in str(caught.value.__cause__)
-    partitioner = SafeArmPartitioner(tosa(SPEC), verify=False)
-    manager, graph_module = lowered(name, partitioner)
-    assert partitioner.report.fallbacks == ()
+    partitioner = lower_exactly(graph_module, tosa(SPEC), inputs, verify=False)
     assert [(each.correction, each.issue) for each in partitioner.report.applied] == [("cast-codes", "L2")]
-    assert codes_apart(manager, graph_module, NETS[name][1]) == 0
 
 
 @NAMED
 def test_in_int_alone_it_is_stock_s(name):
-    spec = "TOSA-1.0+INT"
-    ours, stock = (lowered(name, each(tosa(spec)), spec)[0] for each in (SafeArmPartitioner, TOSAPartitioner))
-    assert delegates(ours) == delegates(stock)
+    build, inputs = NETS[name]
+    spec = tosa("TOSA-1.0+INT")
+    check_stocks_bytes(quantize(build(), inputs, spec), inputs, spec)
 
 
 def rounded(x):

@@ -47,13 +47,6 @@ def test_one_shared_domain_gives_stock_s_bytes(profile):
     check_stocks_bytes(marked(ConstantCat(second=(0.01, 3)), image()), image(), tosa(profile))
 
 
-def test_a_constant_in_a_quantised_model_is_exact(profile):
-    grid = torch.linspace(-0.9, 0.9, 64).view(1, 1, 8, 8)
-    net = Lambda(lambda m, x: m.conv(torch.cat((x[:, :2], torch.cat((grid, grid.flip(-1)), 1)), 1)))
-    graph_module = quantize(net, image(), tosa(profile))
-    lower_exactly(graph_module, tosa(profile), image(), image(1, gain=2.0))
-
-
 def program_before_folding(net):
     program = edge_program(marked(net, image()), image())
     graph_module = RecordElementQParamsPass()(program.graph_module).graph_module

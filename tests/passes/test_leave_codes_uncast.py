@@ -5,9 +5,8 @@ import re
 import pytest
 import torch
 import torch.nn as nn
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from folding import edge_of, folded, passed
-from lowering import lower, lower_exactly, min_max, quantize, targets, tosa
+from lowering import by_stock, lower_exactly, min_max, quantize, targets, tosa
 from small import Built, Lambda, qdq
 
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
@@ -34,7 +33,7 @@ def test_stock_dies_and_ours_delegates_it_all_to_the_code(name):
     net = Built(RULES[name], before=nn.Linear(8, 8), after=nn.Linear(8, 1))
     graph_module = quantize(net, INPUTS, tosa(SPEC), config=min_max())
     with pytest.raises(Exception) as caught:
-        lower(graph_module, INPUTS, TOSAPartitioner(tosa(SPEC)))
+        by_stock(graph_module, INPUTS, tosa(SPEC))
     assert re.search(r"got torch.int8 and torch.float32|doesn't support tensor.*FP32", str(caught.value.__cause__))
     report = lower_exactly(graph_module, tosa(SPEC), INPUTS, verify=False).report
     assert ("uncast-codes", "L3") in [(each.correction, each.issue) for each in report.applied]

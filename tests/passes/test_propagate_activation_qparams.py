@@ -50,10 +50,7 @@ def test_twice_equals_once():
 def test_it_reaches_through_what_stands_between(between):
     moved = {"view": lambda a: a.view(1, 4, 64), "squeeze": lambda a: a.squeeze(0), "cat": lambda a: torch.cat((a,), 1)}
 
-    def activation(a):
-        return F.relu(moved[between](a))
-
-    graph_module = folded(HandMadeIsland(activation))
+    graph_module = folded(HandMadeIsland(lambda a: F.relu(moved[between](a))))
     assert not find(graph_module, between).meta.get("output_qparams")
     graph_module = PropagateActivationQParamsPass()(graph_module).graph_module
     assert find(graph_module, "convolution").meta["output_qparams"]

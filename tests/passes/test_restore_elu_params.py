@@ -3,8 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import HISTOGRAM, PROFILES, codes_apart, lower, lower_exactly, lower_safely, tosa
+from lowering import HISTOGRAM, PROFILES, lower_exactly, lower_safely, stock_codes_apart, tosa
 from small import Lambda, image
 from stubborn import exported, quantizer_of
 
@@ -34,8 +33,7 @@ def applied(partitioner):
 @NAMED
 def test_stock_is_silently_wrong_and_ours_delegates_it_to_the_code(name):
     graph_module = quantised(name)
-    manager = lower(graph_module, image(), TOSAPartitioner(tosa(SPEC)))
-    assert codes_apart(manager, graph_module, image(7)) > 5
+    assert stock_codes_apart(graph_module, image(), tosa(SPEC), image(7)) > 5
     partitioner = lower_exactly(graph_module, tosa(SPEC), image(7), image(8))
     assert len(partitioner.report.verifications) == 1
     assert applied(partitioner) == ["own-elu"]

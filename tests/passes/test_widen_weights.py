@@ -3,8 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import HISTOGRAM, check_stocks_bytes, lower, lower_exactly, quantize, tosa
+from lowering import HISTOGRAM, by_stock, check_stocks_bytes, lower_exactly, quantize, tosa
 from small import Lambda, image
 
 NARROW = get_symmetric_a8w4_quantization_config(is_qat=False)
@@ -25,9 +24,8 @@ def applied(partitioner):
 
 
 def test_stock_dies():
-    spec = tosa("TOSA-1.0+INT")
     with pytest.raises(ValueError, match="Failed processing buffer placeholder"):
-        lower(quantised(NETS["a convolution"]), image(), TOSAPartitioner(spec))
+        by_stock(quantised(NETS["a convolution"]), image(), tosa("TOSA-1.0+INT"))
 
 
 @pytest.mark.parametrize("profile", WITHOUT)

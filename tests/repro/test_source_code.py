@@ -47,15 +47,11 @@ def branches(m, x):
     return torch.cond(x.sum() > 0, lambda a: (a * 2).to(torch.int8).float(), lambda a: torch.relu(a) + 1, (x,))
 
 
-def quantised():
-    return quantize(Lambda(lambda m, x: m.linear(torch.relu(m.conv(x)))), image(), tosa("TOSA-1.0+INT"))
-
-
 NETS = {
     "kinds": Kinds,
     "branches": lambda: Built(branches),
     "hand-made": lambda: HandMadeIsland(nn.ReLU()),
-    "quantised": quantised,
+    "quantised": lambda: quantize(Lambda(lambda m, x: m.linear(torch.relu(m.conv(x)))), image(), tosa("TOSA-1.0+INT")),
 }
 
 

@@ -52,7 +52,6 @@ class Shipped:
 
 
 def shipped(target, module, folder, *, quantised=True, samples=None) -> Shipped:
-    """Export a module and write its bundle."""
     folder.mkdir(parents=True)
     inputs, spec, collected = image(), SPECS[target](), ShippedGraphs()
     graph = quantize(module.eval(), inputs, spec) if quantised else module.eval()

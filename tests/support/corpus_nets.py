@@ -172,7 +172,6 @@ class CorpusNet:
 
 
 def corpus_net(number: int) -> CorpusNet:
-    """Build a net of the corpus."""
     draw = random.Random(number)
     torch.manual_seed(number)
     sequences = number % 3 == 2

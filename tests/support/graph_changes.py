@@ -28,7 +28,6 @@ def annotated(net, quantizer, inputs):
 
 
 def annotations(model):
-    """The annotations of a graph, as text."""
     return [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
 
 

@@ -21,6 +21,15 @@ def heads(seed=0):
     return tuple(scores(seed + part, 1.0, (1, 2, LENGTH, 8)) for part in range(3))
 
 
+def padded_rows(count=8):
+    """Return samples of scores and of a mask that keeps more columns from one to the next."""
+    samples = []
+    for seed in range(count):
+        keep = (torch.arange(LENGTH) < 4 + seed).float().view(1, 1, LENGTH)
+        samples.append((2 * scores(seed, 1.0, (1, LENGTH, LENGTH)), keep))
+    return samples
+
+
 def additive(low, allowed=ALLOWED):
     return torch.zeros(allowed.shape).masked_fill(~allowed, low)
 

@@ -183,7 +183,6 @@ def qat(classes: Classes, net: nn.Module, profile: str) -> list[Lowered]:
 
 @_configured
 def floats(classes: Classes, net: nn.Module, profile: str, dtype: torch.dtype = torch.float32) -> list[Lowered]:
-    """No quantisation at all."""
     net = net.eval().to(dtype)
     samples = [(sample[0].to(dtype),) for sample in _samples()]
     return [Lowered(_edge(classes, torch.export.export(net, samples[0]), profile), net, samples)]

@@ -1,5 +1,6 @@
 """The tests of every step that writes a float graph anew; a class in the step's test file gives the nets."""
 
+from collections import defaultdict
 from typing import ClassVar
 
 import torch
@@ -18,6 +19,7 @@ class Rewriting:
         inputs: an example of the nets' inputs.
         also: more of them, to compute the nets with.
         written: by name, nets that the step changes.
+        wrong: by name, those that stock computes wrong, or leaves on the CPU; ``written`` if not said.
         kept: by name, near misses.
         gone: names that the changed graph lacks.
         tolerance: how near the changed graph comes to the net.
@@ -26,8 +28,12 @@ class Rewriting:
     inputs = also = gone = ()
     tolerance: ClassVar = {}
 
+    @property
+    def wrong(self):
+        return self.written
+
     def pytest_generate_tests(self, metafunc):
-        for rows in ("written", "kept", "wrong"):
+        for rows in ("written", "kept", "wrong", "proven"):
             if rows in metafunc.fixturenames:
                 nets = getattr(self, rows)
                 metafunc.parametrize(rows, nets.values(), ids=nets)
@@ -39,13 +45,22 @@ class Rewriting:
     def graph(self, row):
         return exported(*self.case(row))
 
+    @staticmethod
+    def by_shape(*examples):
+        """Group inputs of one shape, which are exported alike."""
+        groups = defaultdict(list)
+        for inputs in examples:
+            groups[tuple((value.shape, value.dtype) for value in inputs)].append(inputs)
+        return groups.values()
+
     def test_the_float_graph_computes_the_net_and_twice_equals_once(self, written):
         net, example = self.case(written)
-        for inputs in (example, *self.also):
-            model = exported(net, inputs)
-            wanted = model(*inputs)
+        for alike in self.by_shape(example, *self.also):
+            model = exported(net, alike[0])
+            wanted = [model(*inputs) for inputs in alike]
             assert changes(self.step, model)
-            torch.testing.assert_close(model(*inputs), wanted, **self.tolerance)
+            for inputs, each in zip(alike, wanted, strict=True):
+                torch.testing.assert_close(model(*inputs), each, **self.tolerance)
             assert [name for name in self.gone if name in str(model.graph)] == []
             assert not changes(self.step, model)
 
@@ -66,17 +81,12 @@ class Correcting(Rewriting):
     """A step without which stock computes another net.
 
     Attributes:
-        wrong: by name, nets that stock computes wrong; ``written`` if not said.
         stock_is_off: more codes than this.
         ours_is_off: so many codes at most.
         in_part: nets of which something stays on the CPU.
     """
 
     in_part = ()
-
-    @property
-    def wrong(self):
-        return self.written
 
     def test_stock_computes_another_net(self, wrong):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}

@@ -55,6 +55,11 @@ class Residual(nn.Module):
         return x
 
 
+def together(rules, *names):
+    """A rule that gives the results of several, or of those of some names: what holds of each is asked once."""
+    return lambda m, *inputs: [rules[name](m, *inputs) for name in names or rules]
+
+
 def norm_as_trained(module):
     """Give a norm statistics and factors that are not those of a new one; tell whether the module is a norm."""
     if not isinstance(module, (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)):

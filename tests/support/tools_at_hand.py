@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def tool(path: Path, script: str, mode: int = 0o755) -> Path:
-    """Write a program in the place of a tool."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(script)
     path.chmod(mode)

@@ -35,6 +35,5 @@ def constants(flatbuffer: bytes, dtype=np.int8) -> dict[str, np.ndarray]:
 
 
 def constant_of_shape(flatbuffer: bytes, shape: tuple[int, ...], dtype=np.int8) -> np.ndarray:
-    """The one constant of a shape."""
     (only,) = [array for array in constants(flatbuffer, dtype).values() if array.shape == shape]
     return only

@@ -104,7 +104,6 @@ def read(release: str) -> Kept:
 
 
 def reasons() -> tuple[Reason, ...]:
-    """Return the reasons that are known."""
     return tuple(Reason(**entry) for entry in json.loads(REASONS.read_text()))
 
 

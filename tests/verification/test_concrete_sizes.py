@@ -212,12 +212,6 @@ def test_samples_of_several_sizes_are_proven_with(by_batch):
     assert record.note == "verified at 7x3x16x16, 2x3x16x16, 5x3x16x16, 8x3x16x16"
 
 
-def test_a_static_delegate_says_nothing_of_sizes(small):
-    assert tried_sizes(small.delegate.program) == [{}]
-    proof = prove(small.delegate)
-    assert (proof.verified, proof.note, proof.tried) == (True, "", 6)
-
-
 @lowers
 def test_a_limit_is_shared_by_the_sizes(delegate):
     assert prove(delegate, most=6).tried == 6

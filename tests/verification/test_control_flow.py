@@ -23,10 +23,7 @@ def shrinking(factor):
     def goes_on(t):
         return torch.gt(torch.sum(t), torch.full((1,), 2.0)).squeeze()
 
-    def shrunk(t):
-        return (torch.mul(t, torch.full((1,), factor)),)
-
-    return Built(lambda m, x: WHILE(goes_on, shrunk, (x,), ())[0])
+    return Built(lambda m, x: WHILE(goes_on, lambda t: (torch.mul(t, torch.full((1,), factor)),), (x,), ())[0])
 
 
 def choice():

@@ -28,7 +28,6 @@ def checked(delegate, inputs, places):
 
 
 def quantised_by(delegate, op):
-    """The quantiser behind an operator."""
     operators = delegate.program.graph.find_nodes(
         op="call_function", target=next(node.target for node in delegate.program.graph.nodes if op_name(node) == op)
     )

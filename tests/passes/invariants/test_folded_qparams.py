@@ -3,7 +3,7 @@
 import pytest
 import torch
 from breaking import broken_by_mutation, broken_in, check_broken
-from lowering import PROFILES, codes_apart, edge_program, lower_safely, tosa
+from lowering import PROFILES, edge_program
 from small import Lambda, image, marked, qdq
 
 from safe_arm import CORRECTIONS
@@ -45,14 +45,6 @@ def test_an_operator_that_moves_codes_cannot_requantise(profile, function):
     graph_module = requantising(function)
     error = broken_in(graph_module, image(), profile, corrections=UNCORRECTED)
     check_broken(error, "folded-qparams", FOLD, "cannot requantise, and goes from scale 0.0078125, zero point 0")
-
-
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
-def test_it_is_demoted_and_the_rest_is_right(profile):
-    graph_module = requantising(lambda x: x.permute(0, 2, 3, 1))
-    manager, partitioner = lower_safely(graph_module, image(), tosa(profile), corrections=UNCORRECTED)
-    assert [verdict.op for verdict in partitioner.report.demoted] == ["aten::permute_copy"]
-    assert codes_apart(manager, graph_module, image()) == 0
 
 
 def test_red_where_a_float_joins_codes():

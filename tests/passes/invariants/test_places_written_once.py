@@ -3,7 +3,7 @@
 import pytest
 import torch
 from breaking import broken_in, check_broken
-from lowering import RELEASE, codes_apart, edge_program, lower, lower_exactly, quantize, targets, tosa
+from lowering import RELEASE, codes_apart, edge_program, lower, quantize, targets, tosa
 from small import Lambda
 
 from safe_arm import SafeArmPartitioner
@@ -44,11 +44,6 @@ def test_it_leaves_the_delegate_with_that_reason_and_is_right(profile):
     assert demoted.op == "aten::index_put"
     assert "SCATTER does not define" in demoted.reason
     assert codes_apart(manager, graph_module, inputs) == 0
-
-
-def test_distinct_places_stay_delegated_and_are_right(profile):
-    graph_module, inputs = written(DISTINCT["rows"], profile)
-    assert lower_exactly(graph_module, tosa(profile), inputs).report.delegates
 
 
 @pytest.mark.parametrize("index", [torch.tensor([True, True, False, False]), None], ids=["a mask", "an input"])

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from observing import exchanges, trained_ratios
 from ratios import both, both_ratios, ours_exactly, quantised, ratio
-from small import Lambda
+from small import Lambda, together
 from stubborn import prepare, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -51,8 +51,7 @@ def test_the_places_of_maxima_are_kept(dim):
 
 
 def test_the_one_delegate_is_exact():
-    names = ("added to what is kept", "subtracted", "a minimum")
-    ours_exactly(lambda m, x, keep: [MASKS[name](m, x, keep) for name in names], SAMPLES)
+    ours_exactly(together(MASKS, "added to what is kept", "subtracted", "a minimum"), SAMPLES)
 
 
 def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one():
@@ -77,9 +76,8 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
-def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
-    assert exchanges(monkeypatch, leave_masks_out, rule, SAMPLES) == [(False, False)]
+def test_near_misses_are_observed_as_in_stock(monkeypatch):
+    assert exchanges(monkeypatch, leave_masks_out, together(NEAR_MISSES), SAMPLES) == [(False, False)]
 
 
 def test_a_prepared_net_is_copied_without_its_graph():

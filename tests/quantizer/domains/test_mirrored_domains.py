@@ -14,7 +14,6 @@ NET = Lambda(lambda m, x: -(x * 1.0))
 
 
 def domains(quantised):
-    """Return the domain of what is negated and that of the result."""
     (negative,) = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
     (result,) = negative.users
     return QParams.of(negative.args[0]), QParams.of(result)

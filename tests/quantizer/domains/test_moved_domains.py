@@ -31,7 +31,6 @@ NEAR = {
 
 
 def domains(rule, quantizer_class):
-    """Return the domains of a hyperbolic tangent and of what is read after it was moved."""
     quantised = quantize(Lambda(rule), INPUTS, tosa(PROFILES[0]), config=HISTOGRAM, quantizer_class=quantizer_class)
     (tanh,) = quantised.graph.find_nodes(op="call_function", target=torch.ops.aten.tanh.default)
     found = [QParams.of(node) for node in quantised.graph.nodes if op_name(node) == QUANTIZE]

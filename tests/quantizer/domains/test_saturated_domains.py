@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from lowering import PROFILES, stock_codes_apart, tosa
 from observing import exchanges, trained_ratios
 from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio
-from small import DQ
+from small import DQ, together
 from stubborn import quantizer_of
 from torchao.quantization.pt2e.observer import MinMaxObserver
 
@@ -55,22 +55,21 @@ def test_stock_spends_codes_on_what_no_reader_tells_apart_and_ours_does_not(rule
     assert ours > max(stock + gain, 28)
 
 
-def each_of(names):
-    return lambda m, x: [GAINS[name][0](m, x) for name in names]
+RULES = {name: rule for name, (rule, _) in GAINS.items()}
 
 
 def test_the_one_delegate_is_exact():
-    names = ["a ReLU of two values that are joined", "two sigmoids", "a tanh", "a sigmoid of filled scores"]
-    ours_exactly(each_of(names), SAMPLES)
+    names = "a ReLU of two values that are joined", "two sigmoids", "a tanh", "a sigmoid of filled scores"
+    ours_exactly(together(RULES, *names), SAMPLES)
 
 
 def test_stock_s_partitioner_computes_it_too():
-    graph = quantised(each_of(["a ReLU of a sum", "a tanh"]), quantizer_of(), SAMPLES)
+    graph = quantised(together(RULES, "a ReLU of a sum", "a tanh"), quantizer_of(), SAMPLES)
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
 
 def test_so_is_that_of_an_ethos_u(ethos_u):
-    exactly_on(ethos_u, each_of(["a ReLU of masked scores", "a tanh of masked scores"]), SAMPLES)
+    exactly_on(ethos_u, together(RULES, "a ReLU of masked scores", "a tanh of masked scores"), SAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +115,8 @@ NEAR_MISSES = {
 }
 
 
-@pytest.mark.parametrize("rule", NEAR_MISSES.values(), ids=NEAR_MISSES)
-def test_the_near_miss_is_observed_as_in_stock(monkeypatch, rule):
-    assert exchanges(monkeypatch, end_where_readers_saturate, rule, SAMPLES) == [(False, False)]
+def test_near_misses_are_observed_as_in_stock(monkeypatch):
+    assert exchanges(monkeypatch, end_where_readers_saturate, together(NEAR_MISSES), SAMPLES) == [(False, False)]
 
 
 def test_the_domain_of_a_mask_is_its_own():

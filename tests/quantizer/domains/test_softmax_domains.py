@@ -17,7 +17,6 @@ INPUTS = (scores(),)
 
 
 def domain_of(quantised, target, which=0):
-    """Return the domain of the result of an operator."""
     node = quantised.graph.find_nodes(op="call_function", target=target)[which]
     return QParams.of(next(iter(node.users)))
 

@@ -15,7 +15,6 @@ def net_of(rule):
 
 
 def added(model):
-    """The value of what the last sum of a graph adds to its input."""
     add = model.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)[-1]
     return ConstantValues(model).of(add.args[1])
 

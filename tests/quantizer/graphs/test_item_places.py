@@ -44,10 +44,6 @@ def sliced(m, x, at):
     return (x * 2)[:, place : place + 2]
 
 
-def unchecked(m, x, at):
-    return (x * 2).select(1, at[0].item())
-
-
 class TestPlaces(Rewriting):
     step = staticmethod(place_by_tensors)
     inputs = (X, AT)
@@ -59,7 +55,7 @@ class TestPlaces(Rewriting):
         "a part that is written": written,
     }
     kept: ClassVar = {
-        "a number that may be negative": unchecked,
+        "a number that may be negative": lambda m, x, at: (x * 2).select(1, at[0].item()),
         "a part of what is written behind it": read_and_written,
         "a size": lambda m, x, at: (x * 2)[:, : number(at)].sum(1),
     }

@@ -1,5 +1,6 @@
 """A mask that a bias has in it costs the scores nothing, and the delegate is exact."""
 
+from functools import cache
 from typing import ClassVar
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, tosa
-from masked import LOWEST
+from masked import LOWEST, padded_rows
 from ratios import ratio
 from rewriting import Rewriting
 from small import Built
@@ -17,11 +18,7 @@ from stubborn import calibrated, exported, quantizer_of
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 
-SAMPLES = []
-for seed in range(8):
-    generator = torch.Generator().manual_seed(seed)
-    keep = (torch.arange(12) < 4 + seed).float().view(1, 1, 12)
-    SAMPLES.append((torch.randn(1, 12, 12, generator=generator) * 2, keep))
+SAMPLES = padded_rows()
 BIAS = torch.randn(1, 12, 12, generator=torch.Generator().manual_seed(1))
 CAUSAL = torch.full((12, 12), LOWEST).triu(1)
 FUTURE = CAUSAL < 0
@@ -54,6 +51,7 @@ YARDSTICKS = {
 }
 
 
+@cache
 def ratio_of(rule, quantizer_class=SafeTOSAQuantizer):
     net = built(rule)
     graph_module = calibrated(exported(net, SAMPLES[0]), quantizer_of(quantizer_class), SAMPLES)

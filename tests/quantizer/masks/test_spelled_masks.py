@@ -1,27 +1,19 @@
 """A mask is a mask in every spelling: the scores keep their domain, and the delegate is exact."""
 
+from functools import cache
 from typing import ClassVar
 
 import pytest
 import torch
-from lowering import PROFILES, tosa
-from ratios import quantised, ratio
+from masked import padded_rows
+from ratios import ours_exactly, quantised, ratio
 from rewriting import Rewriting
-from spelled import check_one_exact
+from small import together
 from stubborn import quantizer_of
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
 
-SAMPLES = []
-for seed in range(8):
-    generator = torch.Generator().manual_seed(seed)
-    keep = (torch.arange(12) < 4 + seed).float().view(1, 1, 12)
-    SAMPLES.append((torch.randn(1, 12, 12, generator=generator) * 2, keep))
-
-
-def none(m, x, keep):
-    return (x * 2).softmax(-1)
+SAMPLES = padded_rows()
 
 
 SPELLED = {
@@ -53,24 +45,23 @@ KNOWN = {
 }
 
 
+def ratio_of(rule):
+    return ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES)
+
+
+@cache
+def unmasked():
+    return ratio_of(lambda m, x, keep: (x * 2).softmax(-1))
+
+
 @pytest.mark.parametrize("rule", [*SPELLED.values(), *KNOWN.values()], ids=[*SPELLED, *KNOWN])
 def test_a_mask_costs_the_scores_nothing(rule):
-    def kept(m, x, keep):
-        return rule(m, x, keep)
-
-    masked = ratio(quantised(kept, quantizer_of(SafeTOSAQuantizer), SAMPLES), kept, SAMPLES)
-    unmasked = ratio(quantised(none, quantizer_of(SafeTOSAQuantizer), SAMPLES), none, SAMPLES)
-    assert masked > unmasked - 1
-
-
-ONE_DELEGATE = ("subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number")
+    assert ratio_of(rule) > unmasked() - 1
 
 
 def test_the_one_delegate_is_exact():
-    def rule(m, x, keep):
-        return [SPELLED[name](m, x, keep) for name in ONE_DELEGATE]
-
-    check_one_exact(quantised(rule, quantizer_of(SafeTOSAQuantizer), SAMPLES), SAMPLES[0], tosa(PROFILES[0]))
+    names = "subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number"
+    ours_exactly(together(SPELLED, *names), SAMPLES)
 
 
 class TestSpellings(Rewriting):

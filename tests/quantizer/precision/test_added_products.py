@@ -7,7 +7,7 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 from graph_changes import annotated, annotates_no_more
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, tosa
 from ratios import quantised, ratios
-from small import Lambda
+from small import Lambda, together
 from spelled import check_one_exact
 from stubborn import quantizer_of
 
@@ -79,14 +79,10 @@ def test_stock_rounds_the_product_and_ours_the_sum_alone(name):
     assert ours > borders - 1
 
 
-def quantised_rule(name):
-    return quantised(ADDED[name][0], quantizer_of(), SAMPLES[:4])
-
-
 @pytest.mark.parametrize("name", ADDED)
 def test_the_one_delegate_is_exact_and_stock_s_partitioner_computes_it_too(name):
     """Whoever takes our quantiser alone must not be worse off."""
-    graph = quantised_rule(name)
+    graph = quantised(ADDED[name][0], quantizer_of(), SAMPLES[:4])
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
     assert stock_codes_apart(graph, SAMPLES[0], tosa(PROFILES[0])) == 0
 
@@ -96,10 +92,7 @@ def test_terms_of_any_size_fit_32_bits(factors):
     """A step of the product is 10**8 times one of the sum's other term, or less than a millionth of it."""
     small, large = factors
 
-    def rule(m, x, y, z):
-        return small * x + (large * y) * z
-
-    graph = quantised(rule, quantizer_of(), SAMPLES)
+    graph = quantised(lambda m, x, y, z: small * x + (large * y) * z, quantizer_of(), SAMPLES)
     check_one_exact(graph, SAMPLES[0], tosa(PROFILES[0]))
 
 
@@ -114,22 +107,8 @@ def test_a_sum_is_rounded_once_into_the_domain_that_its_readers_share():
     assert [domains_of_readers(node) for node in sums] == [[domain_of(joined)]] * 2
 
 
-def test_readers_that_share_a_domain_among_themselves_do_so_still():
-    """Each part of a roll has the domain of the first."""
-
-    def rule(m, x, y, z):
-        added = x * z + y
-        return torch.cat((added[..., 4:], added[..., :4]), -1)
-
-    graph = quantised(rule, quantizer_of(), SAMPLES).graph
-    (node,) = (node for node in graph.nodes if node.name == "add")
-    (joined,) = graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
-    assert domains_of_readers(node) == [domain_of(joined)]
-
-
-@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
-def test_the_near_miss_keeps_8_bits(rule):
-    assert added(annotated(Lambda(rule), quantizer_of(), SAMPLES[0])) == []
+def test_near_misses_keep_8_bits():
+    assert added(annotated(Lambda(together(KEPT)), quantizer_of(), SAMPLES[0])) == []
 
 
 def test_on_an_ethos_u55_norms_alone_and_on_an_ethos_u85_nothing():
@@ -149,6 +128,7 @@ def test_twice_equals_once():
 #: By name, what reads a sum before the concatenation that gives it its domain.
 READ_FIRST = {
     "a layer": lambda added: torch.cat((F.dropout(F.linear(added, torch.eye(16)), 0.1, False), added[..., 1:]), -1),
+    "a roll, whose parts share one": lambda added: torch.cat((added[..., 4:], added[..., :4]), -1),
     "a row": lambda added: torch.cat((F.linear(added[:, 0], torch.eye(16)).unsqueeze(1), added[:, 1:]), 1),
 }
 

@@ -5,7 +5,7 @@ import torch
 from graph_changes import annotated, annotates_no_more
 from lowering import PROFILES, WIDE, tosa
 from ratios import for_ethos_u, ours_exactly, quantised, ratios
-from small import Built
+from small import Built, together
 from spelled import check_one_exact
 from stubborn import calibrated, exported, quantizer_of
 from torch import nn
@@ -128,9 +128,8 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
-def test_the_near_miss_keeps_8_bits(rule):
-    assert wide(annotated(Built(rule, **LAYERS), quantizer_of(), SAMPLES[0])) == []
+def test_near_misses_keep_8_bits():
+    assert wide(annotated(Built(together(KEPT), **LAYERS), quantizer_of(), SAMPLES[0])) == []
 
 
 def test_what_a_value_of_the_cell_is_broadcast_to_keeps_8_bits():

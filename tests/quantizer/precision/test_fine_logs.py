@@ -47,10 +47,6 @@ def bounded(m, x):
     return (x**2).mean(-1).clamp(min=1e-4).log()
 
 
-def bits(m, x):
-    return torch.log2(0.5 * (x * x).sum(-1) + 1e-3)
-
-
 #: By name, a logarithm, what stock keeps of it at most, and ours at least.
 LOGARITHMS = {
     "energy": (energy, 15, 30),
@@ -58,7 +54,7 @@ LOGARITHMS = {
     "unbounded": (unbounded, 15, 30),
     "of a mean in decibels": (loudness, 27, 35),
     "of a mean with a bound": (bounded, 27, 36),
-    "of a half to the base of 2": (bits, 20, 30),
+    "of a half to the base of 2": (lambda m, x: torch.log2(0.5 * (x * x).sum(-1) + 1e-3), 20, 30),
 }
 
 

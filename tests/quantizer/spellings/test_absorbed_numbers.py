@@ -5,8 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, lower, min_max, quantize, tosa
+from lowering import PROFILES, by_stock, min_max, quantize, tosa
 from small import Lambda
 from spelled import Whole
 
@@ -61,4 +60,4 @@ def test_stock_dies(name):
     how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
     graph_module = quantize(Lambda(WRITTEN[name]), (X,), tosa(PROFILES[0]), **how)
     with pytest.raises(Exception, match="Shift should be in range"):
-        lower(graph_module, (X,), TOSAPartitioner(tosa(PROFILES[0])))
+        by_stock(graph_module, (X,), tosa(PROFILES[0]))

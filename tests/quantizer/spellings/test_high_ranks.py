@@ -9,9 +9,8 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, graph_of
 from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
-from rewriting import Rewriting
 from small import Lambda
-from spelled import check_whole
+from spelled import Whole
 from stubborn import exported
 
 from safe_arm.quantizer.spellings.high_ranks import lower_ranks, steps
@@ -44,7 +43,6 @@ WRITTEN = {
 
 
 def ranks(model):
-    """The ranks of all values of a graph."""
     values = [node.meta.get("val") for node in model.graph.nodes]
     return [value.dim() for value in values if isinstance(value, torch.Tensor)]
 
@@ -57,13 +55,9 @@ def test_stock_keeps_seven_dimensions(name):
     assert "view_copy" in targets(program.graph_module)
 
 
-@pytest.mark.parametrize("name", ["windows of heads and back", "one image", "all seven reversed"])
-def test_ours_is_one_exact_delegate(name):
-    check_whole(WRITTEN[name], INPUTS, PROFILES[0])
-
-
-class TestRanks(Rewriting):
+class TestRanks(Whole):
     step = staticmethod(lower_ranks)
+    lowered = ("windows of heads and back", "one image", "all seven reversed")
     inputs = INPUTS
     written = WRITTEN
     kept: ClassVar = {

@@ -6,9 +6,8 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
-from rewriting import Rewriting
 from small import Lambda, image
-from spelled import check_whole
+from spelled import Whole
 
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 
@@ -34,12 +33,7 @@ def test_stock_keeps_the_expansion(name):
     assert "expand_copy" in targets(edge_program(quantised, INPUTS).graph_module)
 
 
-@pytest.mark.parametrize("rule", BROADCAST.values(), ids=BROADCAST)
-def test_ours_is_one_exact_delegate_without_it(rule):
-    check_whole(rule, INPUTS, PROFILES[0])
-
-
-class TestBroadcasts(Rewriting):
+class TestBroadcasts(Whole):
     step = staticmethod(broadcast_plainly)
     inputs = INPUTS
     written = BROADCAST

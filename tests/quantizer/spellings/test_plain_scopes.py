@@ -2,16 +2,11 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
-from lowering import PROFILES
-from rewriting import Rewriting
 from small import image
-from spelled import check_whole, stock_leaves_float
+from spelled import Spelling
 
 from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
-
-INPUTS = image()
 
 
 def attention(m, x):
@@ -42,22 +37,11 @@ def dropped(m, x):
     return x * 2
 
 
-PLAIN = {"attention": attention, "positions": positions}
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_stock_leaves_the_body_float_or_dies_of_it(name):
-    assert stock_leaves_float(PLAIN[name], INPUTS)
-
-
-def test_ours_is_one_exact_delegate():
-    check_whole(attention, INPUTS, PROFILES[0])
-
-
-class TestScopes(Rewriting):
+class TestScopes(Spelling):
     step = staticmethod(write_scopes_out)
-    inputs = INPUTS
-    written = PLAIN
+    inputs = image()
+    written: ClassVar = {"attention": attention, "positions": positions}
+    lowered = ("attention",)
     gone = ("wrap_with",)
     kept: ClassVar = {"a scope that casts": casts, "a scope of training": dropped}
     tolerance: ClassVar = {"rtol": 0, "atol": 0}

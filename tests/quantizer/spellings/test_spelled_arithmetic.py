@@ -6,13 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, lower_safely, min_max, quantize, tosa
+from lowering import PROFILES, min_max, quantize, tosa
 from ratios import ratios
-from rewriting import Rewriting
 from small import Lambda
-from spelled import Spelling, check_whole
-
-from safe_arm.quantizer.spellings.spellings import spell_out_operators
+from spelled import Delegated, Spelling, Whole
 
 INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 LOGITS = {
@@ -99,8 +96,7 @@ class TestArithmetic(Spelling):
     }
 
 
-class TestVectors(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestVectors(Delegated):
     inputs = INPUTS
     written: ClassVar = {
         "matrices by a vector": lambda m, x, y: x @ y[0, 0] + y[0, :2],
@@ -111,26 +107,11 @@ class TestVectors(Rewriting):
         "vector by matrices": lambda m, x, y: y[0, 0] @ x,
     }
 
-    @pytest.mark.filterwarnings("ignore:demoted from")
-    def test_stock_leaves_it_on_the_cpu(self, written):
-        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
-        _, partitioner = lower_safely(
-            quantize(Lambda(written), INPUTS, tosa(PROFILES[0]), **how), INPUTS, tosa(PROFILES[0])
-        )
-        assert partitioner.report.fallbacks
 
-    def test_ours_is_one_exact_delegate(self, written):
-        check_whole(written, INPUTS, PROFILES[0])
-
-
-class TestLogits(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestLogits(Whole):
     inputs = INPUTS
     written = LOGITS
     kept: ClassVar = {"a quotient": lambda m, x, y: torch.log(x.sigmoid() / (1 - x.sigmoid()))}
-
-    def test_ours_is_one_exact_delegate(self, written):
-        check_whole(written, INPUTS, PROFILES[0])
 
 
 def relative(m, x, y):
@@ -139,8 +120,7 @@ def relative(m, x, y):
     return torch.einsum("byhwc,wkc->byhwk", values, m.linear.weight.view(4, 2, 8))
 
 
-class TestEinsums(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestEinsums(Whole):
     inputs = INPUTS
     written: ClassVar = {
         "rows of one position": relative,
@@ -155,6 +135,3 @@ class TestEinsums(Rewriting):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
         with pytest.raises(Exception, match="DecomposeLayerNormPass"):
             quantize(Lambda(relative), INPUTS, tosa(PROFILES[0]), **how)
-
-    def test_ours_is_one_exact_delegate(self, written):
-        check_whole(written, INPUTS, PROFILES[0])

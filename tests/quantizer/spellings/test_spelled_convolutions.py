@@ -3,25 +3,20 @@
 from functools import partial
 from typing import ClassVar
 
-import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, delegates, min_max, quantize, tosa
-from rewriting import Rewriting
 from small import Built, image
-from spelled import check_one_exact, left_on_the_cpu
+from spelled import Delegated, Spelling, Whole
 from stock import stock_lower
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from safe_arm.quantizer.spellings.spellings import spell_out_operators
-
 Up = partial(nn.ConvTranspose2d, 4, 4, 3, groups=4)
 
 
-class TestConvolutions(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestConvolutions(Whole):
     inputs = image()
     written: ClassVar = {
         "plain": partial(Up, stride=2, padding=1),
@@ -53,14 +48,8 @@ class TestConvolutions(Rewriting):
         quantised = quantize(net, self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
         assert len(delegates(stock_lower(quantised, self.inputs, TOSAPartitioner(tosa(PROFILES[0]))))) == 2
 
-    def test_ours_is_one_exact_delegate(self, written):
-        net, _ = self.case(written)
-        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), config=min_max())
-        check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
 
-
-class TestSequences(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestSequences(Spelling):
     inputs = (image()[0].flatten(2),)
     written: ClassVar = {
         "plain": partial(nn.ConvTranspose1d, 4, 2, 4, 2, padding=1),
@@ -75,19 +64,8 @@ class TestSequences(Rewriting):
         torch.manual_seed(0)
         return row().eval(), self.inputs
 
-    def test_stock_leaves_it_float(self, written):
-        net, _ = self.case(written)
-        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
-        assert "conv_transpose1d" in str(quantised.graph)
 
-    def test_ours_is_one_exact_delegate(self, written):
-        net, _ = self.case(written)
-        quantised = quantize(net, self.inputs, tosa(PROFILES[0]), config=min_max())
-        check_one_exact(quantised, self.inputs, tosa(PROFILES[0]))
-
-
-class TestNamedPaddings(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestNamedPaddings(Delegated):
     inputs = image()
     wrong: ClassVar = {
         "sequence": partial(nn.Conv1d, 4, 2, 3, padding="same"),
@@ -102,6 +80,7 @@ class TestNamedPaddings(Rewriting):
         "none of an image": partial(nn.Conv2d, 4, 2, 3, stride=2, padding="valid"),
         "volume": partial(nn.Conv3d, 4, 2, (1, 3, 2), padding="same"),
     }
+    lowered = tuple(written)[:-1]
     kept: ClassVar = {
         "a number": partial(nn.Conv1d, 4, 2, 3, padding=1),
         "a number a side": partial(nn.Conv2d, 4, 2, 3, padding=(1, 0)),
@@ -115,14 +94,3 @@ class TestNamedPaddings(Rewriting):
         if isinstance(net, nn.Conv3d):
             return net, (self.inputs[0].unflatten(2, (2, -1)),)
         return net, self.inputs
-
-    def test_stock_leaves_it_on_the_cpu(self, wrong):
-        net, inputs = self.case(wrong)
-        quantised = quantize(net, inputs, tosa(PROFILES[0]), quantizer_class=TOSAQuantizer, config=min_max())
-        assert "aten::convolution" in left_on_the_cpu(quantised, inputs)
-
-    @pytest.mark.parametrize("name", [name for name in written if name != "volume"])
-    def test_ours_is_one_exact_delegate(self, name):
-        net, inputs = self.case(self.written[name])
-        quantised = quantize(net.eval(), inputs, tosa(PROFILES[0]), config=min_max())
-        check_one_exact(quantised, inputs, tosa(PROFILES[0]))

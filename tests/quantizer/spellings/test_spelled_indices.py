@@ -4,16 +4,9 @@ from typing import ClassVar
 
 import pytest
 import torch
-from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, PROFILES, lower_safely, quantize, tosa
-from ratios import quantised
-from rewriting import Rewriting
-from small import Lambda
-from spelled import check_one_exact, check_whole
+from ratios import exactly_on
+from spelled import Delegated
 
-from safe_arm import SafeEthosUQuantizer
-from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 
 INPUTS = (
@@ -52,40 +45,16 @@ WRITTEN = {
 SELECTED = {"selected": lambda m, x, k: x.index_select(2, at(3, 0))}
 
 
-def left_by_stock(rule):
-    """What is on the CPU of a net that stock has quantised."""
-    graph_module = quantize(Lambda(rule), INPUTS[:1], tosa(PROFILES[0]), quantizer_class=TOSAQuantizer)
-    _, partitioner = lower_safely(graph_module, INPUTS[:1], tosa(PROFILES[0]))
-    return partitioner.report.fallbacks
-
-
-def alone(rule):
-    return lambda m, x: rule(m, x, None)
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_stock_leaves_it_on_the_cpu(rule):
-    left = attempted(left_by_stock, alone(rule))
-    assert isinstance(left, Caught) or left
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_ours_is_one_exact_delegate(rule):
-    check_whole(alone(rule), INPUTS[:1], PROFILES[0])
-
-
 @pytest.mark.parametrize("name", ["channels the other way round", "neighbours", "pairs", "selected"])
 def test_few_places_are_picked_on_an_ethos_u55_too(name):
-    spec = EthosUCompileSpec("ethos-u55-128")
-    rule = alone((WRITTEN | SELECTED)[name])
-    graph = quantised(rule, SafeEthosUQuantizer(spec).set_global(HISTOGRAM), [INPUTS[:1]])
-    check_one_exact(graph, INPUTS[:1], spec)
+    exactly_on("ethos-u55-128", lambda m, x: (WRITTEN | SELECTED)[name](m, x, None), [INPUTS[:1]])
 
 
-class TestIndices(Rewriting):
+class TestIndices(Delegated):
     step = staticmethod(spell_out_with_constants)
     inputs = INPUTS
     written = WRITTEN | SELECTED
+    wrong = WRITTEN
     kept: ClassVar = {
         "the first dimension": lambda m, x, k: x[torch.tensor([1, 0])],
         "an index that is an input": lambda m, x, k: x[:, k],

@@ -2,16 +2,12 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, min_max, quantize, tosa
-from rewriting import Rewriting
 from small import Lambda
-from spelled import check_whole, left_on_the_cpu
-
-from safe_arm.quantizer.spellings.spellings import spell_out_operators
+from spelled import Whole, left_on_the_cpu
 
 INPUTS = (
     torch.randn(2, 4, 6, 5, generator=torch.Generator().manual_seed(0)),
@@ -27,9 +23,9 @@ def mixed(m, x, k):
     return F.conv2d(x, mixed_kernels, m.conv.bias[:1], padding=1)
 
 
-class TestKernels(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestKernels(Whole):
     inputs = INPUTS
+    lowered = ("mixed", "of two groups", "of a layer, with a bias")
     written: ClassVar = {
         "mixed": mixed,
         "of each channel": lambda m, x, k: F.conv2d(x, (k * 2).transpose(0, 1), groups=4),
@@ -52,7 +48,3 @@ class TestKernels(Rewriting):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
         quantised = quantize(Lambda(mixed), INPUTS, tosa(PROFILES[0]), **how)
         assert left_on_the_cpu(quantised, INPUTS) == ["aten::convolution"]
-
-    @pytest.mark.parametrize("name", ["mixed", "of two groups", "of a layer, with a bias"])
-    def test_ours_is_one_exact_delegate(self, name):
-        check_whole(self.written[name], INPUTS, PROFILES[0])

@@ -2,11 +2,8 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
-from lowering import PROFILES
-from rewriting import Rewriting
-from spelled import check_whole, stock_leaves_float
+from spelled import Spelling
 
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 
@@ -23,38 +20,25 @@ def wide():
     return places().unsqueeze(1).expand(6, 8)
 
 
-WRITTEN = {
-    "rows": lambda m, x, k: torch.zeros(4, 8).index_add(0, places(), x),
-    "rows, in place": lambda m, x, k: torch.zeros(4, 8).index_add_(0, places(), x),
-    "columns of a volume": lambda m, x, k: x.new_zeros(2, 4, 4).index_add(1, places(), x.view(2, 6, 4), alpha=0.5),
-    "the last dimension": lambda m, x, k: torch.zeros(8, 4).index_add(-1, places(), x.T),
-    "one row": lambda m, x, k: torch.zeros(4).index_add(0, places(), x[:, 0]),
-    "added to values": lambda m, x, k: x.index_add(0, places(), x * 2),
-    "scattered": lambda m, x, k: torch.zeros(4, 8).scatter_add(0, wide(), x),
-    "scattered in place": lambda m, x, k: torch.zeros(4, 8).scatter_add_(0, wide(), x),
-    "scattered apart": lambda m, x, k: torch.zeros(2, 4).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
-    "scattered into a corner": lambda m, x, k: torch.zeros(3, 5).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
-    "reduced to sums": lambda m, x, k: torch.ones(4, 8).scatter_reduce(0, wide(), x, "sum"),
-    "reduced to means": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean", include_self=False),
-    "put": lambda m, x, k: torch.zeros(4, 8).index_put((places(),), x, accumulate=True),
-    "put in columns": lambda m, x, k: torch.ops.aten.index_put(torch.zeros(8, 4), [None, places()], x.T, True),
-}
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_stock_leaves_it_float(rule):
-    assert stock_leaves_float(rule, INPUTS)
-
-
-@pytest.mark.parametrize("rule", WRITTEN.values(), ids=WRITTEN)
-def test_ours_is_one_exact_delegate(rule):
-    check_whole(lambda m, x: rule(m, x, None), INPUTS[:1], PROFILES[0])
-
-
-class TestScatters(Rewriting):
+class TestScatters(Spelling):
     step = staticmethod(spell_out_with_constants)
     inputs = INPUTS
-    written = WRITTEN
+    written: ClassVar = {
+        "rows": lambda m, x, k: torch.zeros(4, 8).index_add(0, places(), x),
+        "rows, in place": lambda m, x, k: torch.zeros(4, 8).index_add_(0, places(), x),
+        "columns of a volume": lambda m, x, k: x.new_zeros(2, 4, 4).index_add(1, places(), x.view(2, 6, 4), alpha=0.5),
+        "the last dimension": lambda m, x, k: torch.zeros(8, 4).index_add(-1, places(), x.T),
+        "one row": lambda m, x, k: torch.zeros(4).index_add(0, places(), x[:, 0]),
+        "added to values": lambda m, x, k: x.index_add(0, places(), x * 2),
+        "scattered": lambda m, x, k: torch.zeros(4, 8).scatter_add(0, wide(), x),
+        "scattered in place": lambda m, x, k: torch.zeros(4, 8).scatter_add_(0, wide(), x),
+        "scattered apart": lambda m, x, k: torch.zeros(2, 4).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
+        "scattered into a corner": lambda m, x, k: torch.zeros(3, 5).scatter_add(1, torch.tensor(OTHERS), x[:2, :4]),
+        "reduced to sums": lambda m, x, k: torch.ones(4, 8).scatter_reduce(0, wide(), x, "sum"),
+        "reduced to means": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean", include_self=False),
+        "put": lambda m, x, k: torch.zeros(4, 8).index_put((places(),), x, accumulate=True),
+        "put in columns": lambda m, x, k: torch.ops.aten.index_put(torch.zeros(8, 4), [None, places()], x.T, True),
+    }
     kept: ClassVar = {
         "an index that is an input": lambda m, x, k: torch.zeros(4, 8).index_add(0, k, x),
         "put over each other": lambda m, x, k: x.index_put((torch.tensor([1, 2]),), x[:2]),

@@ -2,13 +2,10 @@
 
 from typing import ClassVar
 
-import pytest
 import torch
 import torch.nn.functional as F
-from lowering import PROFILES
-from rewriting import Rewriting
 from small import Lambda, image
-from spelled import Spelling, check_whole
+from spelled import Spelling, Whole
 from stubborn import exported
 
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -86,16 +83,10 @@ def test_a_dynamic_size_is_read_where_the_graph_runs():
         torch.testing.assert_close(model(sample), net(sample))
 
 
-class TestCuts(Rewriting):
-    step = staticmethod(spell_out_operators)
+class TestCuts(Whole):
     inputs = INPUTS
     written = CUTS
     kept: ClassVar = {
         "padded": lambda m, x: F.pad(x, (1, 2)),
         "cut and reflected": lambda m, x: F.pad(x[0], (-1, 2), mode="reflect"),
     }
-
-
-@pytest.mark.parametrize("rule", CUTS.values(), ids=CUTS)
-def test_cuts_are_one_exact_delegate(rule):
-    check_whole(rule, INPUTS, PROFILES[0])

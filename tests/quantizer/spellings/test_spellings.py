@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from graph_changes import changes_once, graph_of
 from lowering import PROFILES, lower, min_max, quantize, targets, tosa
-from small import Lambda, image
+from small import Lambda, image, together
 from spelled import Spelling, float_operators
 
 from safe_arm import SafeArmPartitioner
@@ -70,7 +70,7 @@ def test_a_branch_is_written_too():
 
 
 def test_nothing_of_ours_stays_float():
-    assert float_operators(IN_PLACE["mish"], INPUTS) == []
+    assert float_operators(Lambda(IN_PLACE["mish"]), INPUTS) == []
     quantised = quantize(Lambda(IN_PLACE["elu"]), INPUTS, tosa(PROFILES[0]), config=min_max())
     assert "elu" in targets(quantised)
 
@@ -86,15 +86,12 @@ COSTLY = {
 
 @pytest.mark.parametrize("name", COSTLY)
 def test_what_int8_costs_a_decibel_stays_float_where_the_profile_has_float(name):
-    assert float_operators(COSTLY[name], NORMAL, PROFILES[0]) == []
-    assert float_operators(COSTLY[name], NORMAL, PROFILES[1]) != []
+    assert float_operators(Lambda(COSTLY[name]), NORMAL, PROFILES[0]) == []
+    assert float_operators(Lambda(COSTLY[name]), NORMAL, PROFILES[1]) != []
 
 
 def test_in_such_a_profile_it_is_in_the_one_delegate():
-    def all_of_them(m, x):
-        return [rule(m, x) for rule in COSTLY.values()]
-
     partitioner = SafeArmPartitioner(tosa(PROFILES[1]), verify=True)
-    lower(quantize(Lambda(all_of_them), NORMAL, tosa(PROFILES[1]), config=min_max()), NORMAL, partitioner)
+    lower(quantize(Lambda(together(COSTLY)), NORMAL, tosa(PROFILES[1]), config=min_max()), NORMAL, partitioner)
     assert partitioner.report.fallbacks == ()
     assert [each.verified for each in partitioner.report.verifications] == [True]

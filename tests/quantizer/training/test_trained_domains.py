@@ -76,7 +76,6 @@ def test_the_one_delegate_is_exact(name):
 
 
 def domains(graph_module):
-    """The qparams of a graph's quantised values."""
     target = torch.ops.quantized_decomposed.quantize_per_tensor.default
     return [node.args[1:3] for node in graph_module.graph.find_nodes(op="call_function", target=target)]
 

@@ -54,12 +54,6 @@ def test_a_norm_s_statistics_follow_each_batch_as_in_the_net():
         assert float((ours.get_buffer(name) - net().get_buffer(name)).abs().max()) > 3 * bound
 
 
-def test_nothing_is_left_float_for_a_counter_that_nobody_reads():
-    quantizer = quantizer_of(is_qat=True)
-    prepare(net(), quantizer, IMAGE, is_qat=True)
-    assert quantizer.left_float == ()
-
-
 def numbered(model):
     """A graph as a pass leaves it, whose linear layer reads a weight by a number."""
     model._param_constant0 = model.l.weight

@@ -140,13 +140,6 @@ def test_a_norm_and_its_layer_or_one_that_it_gets_are_trained_as_one_exact_deleg
     check_one_exact(graph_module, inputs, tosa(PROFILES[0]))
 
 
-def test_stock_rounds_in_front_of_such_a_norm_so_that_it_stays():
-    model, inputs = alone("of a sum")
-    prepared = trainable(model, inputs, TOSAQuantizer)
-    (norm,) = prepared.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default)
-    assert norm.args[0].op == "call_module"
-
-
 @pytest.mark.parametrize("name", ["a layer read twice", "layers side by side"])
 def test_layers_are_given_once_and_only_where_there_is_none(name):
     model = exported(net(name), IMAGE)
