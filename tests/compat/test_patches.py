@@ -154,5 +154,5 @@ def test_what_is_needed_for_being_right_touches_nothing_of_torch():
     owners = [
         each.owner.__name__ if isinstance(each.owner, types.ModuleType) else each.owner.__module__ for each in needed
     ]
-    assert len(needed) < len(ALL)
+    assert len(needed) < len(ALL) or not switch.is_on()
     assert {importlib.import_module(owner).__name__.split(".")[0] for owner in owners} == {"executorch"}
