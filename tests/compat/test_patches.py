@@ -10,6 +10,7 @@ from packaging.version import Version
 from safe_arm import seams
 from safe_arm._compat.patches import REVIEW, Patch, Patches
 from safe_arm._compat.tested_releases import TESTED_BELOW
+from safe_arm.acceleration import switch
 from safe_arm.known_issues import known_issues
 
 ALL = seams.patches()
