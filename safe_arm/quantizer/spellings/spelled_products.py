@@ -150,7 +150,36 @@ def _product_along(
     return x if keepdim else x.squeeze(dim)
 
 
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    scale: float | None,
+    groups: bool,
+) -> Tensor | None:
+    """Return attention of one head with a dimension for heads: without, stock takes positions for heads."""
+    if query.dim() != 3 or query.shape[1] == key.shape[1]:
+        return None
+    if mask is not None and mask.dim() == 3:
+        mask = mask.unsqueeze(1)
+    result: Tensor = _ATEN.scaled_dot_product_attention(
+        query.unsqueeze(1),
+        key.unsqueeze(1),
+        value.unsqueeze(1),
+        mask,
+        dropout,
+        is_causal,
+        scale=scale,
+        enable_gqa=groups,
+    )
+    return result.squeeze(1)
+
+
 PRODUCTS = {
+    _ATEN.scaled_dot_product_attention.default: _attention,
     _ATEN.cross.default: _cross,
     _ATEN.linalg_cross.default: _cross,
     _ATEN.linalg_vecdot.default: _vector_dot,

@@ -42,6 +42,7 @@ from safe_arm.quantizer.spellings.spelled_views import VIEWS
 
 _ATEN = torch.ops.aten
 
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 #: Functions of tensors, which are traced.
 _FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
@@ -180,15 +181,18 @@ def _write_apart(node: Node) -> bool:
 
 
 def _is_float(node: Node) -> bool:
-    """Return whether all tensors that an operator reads and gives are floats of 32 bits."""
+    """Return whether all that an operator reads and gives are floats of 32 bits; attention may have a boolean mask."""
     values = [source.meta.get("val") for source in node.all_input_nodes]
     result = node.meta.get("val")
     if isinstance(result, (tuple, list)):
         values += result[:1]
     else:
         values.append(result)
+    kinds = {torch.float32}
+    if node.target is _ATTENTION:
+        kinds.add(torch.bool)
     for value in values:
-        if isinstance(value, torch.Tensor) and value.dtype != torch.float32:
+        if isinstance(value, torch.Tensor) and value.dtype not in kinds:
             return False
     return bool(values)
 

@@ -3,9 +3,11 @@
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 from ratios import ratios
 from spelled import Spelling
 
+LOWER = torch.ones(5, 8, dtype=torch.bool).tril(3)
 INPUTS = tuple(torch.randn(4, 8, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 
 
@@ -23,8 +25,21 @@ def test_a_rotation_loses_less_than_with_stock():
 
 class TestProducts(Spelling):
     inputs = INPUTS
-    lowered = ("cross", "contraction", "contraction with a constant", "blocks", "dots of rows", "product of three")
+    lowered = (
+        "cross",
+        "contraction",
+        "contraction with a constant",
+        "blocks",
+        "dots of rows",
+        "product of three",
+        "attention",
+    )
     written: ClassVar = {
+        "attention": lambda m, x, y: F.scaled_dot_product_attention(x[:, :5], y, y),
+        "attention with a mask": lambda m, x, y: F.scaled_dot_product_attention(x[:, :5], y, y, LOWER),
+        "attention with a mask of a batch": lambda m, x, y: F.scaled_dot_product_attention(
+            x[:, :5], y, y, y[..., :1].mT > -1
+        ),
         "cross": lambda m, x, y: torch.linalg.cross(x, y) + y,
         "cross of rows": lambda m, x, y: torch.cross(x, y, dim=-1) + y,
         "cross along the first three": lambda m, x, y: torch.cross(x[:3], y[:3]) + y[:3],
@@ -47,6 +62,9 @@ class TestProducts(Spelling):
         "product of eight": lambda m, x, y: x.prod(1, keepdim=True) + y,
     }
     kept: ClassVar = {
+        "attention of one length": lambda m, x, y: F.scaled_dot_product_attention(x, y, y),
+        "attention of matrices": lambda m, x, y: F.scaled_dot_product_attention(x[0, :5], y[0], y[1]),
+        "attention of heads": lambda m, x, y: F.scaled_dot_product_attention(x[None, :, :5], y[None], y[None]),
         "weighted sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0], alpha=2),
         "weighted sum with two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0], beta=2),
         "weighted sum with a batch": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.transpose(1, 2), alpha=2),
