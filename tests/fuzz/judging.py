@@ -57,7 +57,7 @@ def judged(
     except ReferenceModelError as error:
         return Outcome("wrong", "reference-model", str(error)[:300])
     worst = max((gap.worst for gap in report.outputs if gap.codes), default=0.0)
-    right = shares(lowered, report).right
+    right = shares(lowered, report).needed
     if report.first_wrong is not None:
         return Outcome("wrong", "delegate", f"{report.first_wrong.reason}"[:300], macs=right, worst=worst)
     if any((gap.worst > limit) if gap.codes else (gap.sqnr < 60) for gap in report.outputs):

@@ -98,6 +98,21 @@ def folded_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
     return change
 
 
+def index_wrongly(value: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+    """Other places in every constant index that is gathered."""
+
+    def change(site: Site) -> bool:
+        changed = []
+        for gather in site.calls("tosa::GATHER"):
+            index = gather.args[1]
+            while index.op != "placeholder":
+                index = index.args[0]
+            changed.append(site.overwrite(index, value(site.tensor(index))))
+        return any(changed)
+
+    return change
+
+
 def sigmoid_table(value: Callable[[torch.Tensor], torch.Tensor], number: int = 0) -> Change:
     """Another table for one of the sigmoids."""
 
@@ -193,7 +208,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         sigmoid_table(lambda t: t.roll(1))),
     Mutation("table-first-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_one_entry)),
     Mutation("gather-shifted", "gather", ("aten::index_select",), "FuseConstantArgsPass",
-        folded_wrongly(lambda t: t.roll(1))),
+        index_wrongly(lambda t: t.roll(1)), invariant="constants-kept"),
     # Geometry
     in_conv("conv-padding-side", p.arg(4, lambda pad: [2, 0, *pad[2:]], "tosa::CONV2D")),
     Mutation("pad-side", "pad", ("aten::constant_pad_nd", "aten::pad"), "RewritePadPass",

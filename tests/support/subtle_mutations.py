@@ -16,6 +16,7 @@ from mutations import (
     in_conv,
     in_fold,
     in_rescales,
+    index_wrongly,
     sigmoid_table,
 )
 from planting import Site
@@ -95,7 +96,8 @@ SUBTLE: tuple[Mutation, ...] = (
     Mutation("table-last-entry", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(-1, -1))),
     Mutation("table-at-rest", "sigmoid", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(4, 128))),
     Mutation("second-branch", "branches", ("aten::sigmoid",), "InsertTableOpsPass", sigmoid_table(_element(2, 77), 1)),
-    Mutation("last-index", "gather", ("aten::index_select",), "FuseConstantArgsPass", folded_wrongly(_element(-1, -1))),
+    Mutation("last-index", "gather", ("aten::index_select",), "FuseConstantArgsPass",
+        index_wrongly(_element(-1, -1)), invariant="constants-kept"),
     Mutation("one-constant", "constant_cat", ("aten::cat", "aten::add"), "FuseConstantArgsPass",
         folded_wrongly(_element(9, 0, 3, 7, 7))),
     Mutation("pad-value", "pad", ("aten::constant_pad_nd", "aten::pad"), "RewritePadPass",
