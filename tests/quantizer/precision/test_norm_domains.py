@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import RELEASE, HISTOGRAM, PROFILES, WIDE, lower_safely, quantize, tosa
+from lowering import HISTOGRAM, PROFILES, RELEASE, WIDE, lower_safely, quantize, tosa
 from ratios import quantised, ratio, ratios
 from small import Lambda
 from spelled import check_one_exact
