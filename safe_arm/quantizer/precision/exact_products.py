@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
@@ -430,7 +431,7 @@ def _of_product(observers: Sequence[Any], steps: float) -> Tensor:
     return scale / steps  # type: ignore[no-any-return]
 
 
-def step_of(observer: Any) -> Tensor:
+def step_of(observer: ObserverOrFakeQuantize) -> Tensor:
     """Return the scale of an observer."""
     scale: Tensor = observer.calculate_qparams()[0]
     return scale
