@@ -48,11 +48,17 @@ class CorrectiveProgramPass(CorrectivePass):
         self.exported_program = exported_program
 
 
-def applied(corrected_pass: ArmPass, node: Node) -> None:
-    """Note that a correction's pass changed a node; a pass of no correction notes nothing."""
+def applied(corrected_pass: ArmPass, node: Node, issue: str = "") -> None:
+    """Note that a correction's pass changed a node; a pass of no correction notes nothing.
+
+    Args:
+        corrected_pass: the pass.
+        node: the node.
+        issue: the known issue, if it is not the first that the correction corrects.
+    """
     correction = getattr(corrected_pass, CORRECTION, None)
     if correction is not None:
-        noted(correction.name, correction.issue, node)
+        noted(correction.name, issue or correction.issue, node)
 
 
 def noted(correction: str, issue: str, node: Node) -> None:

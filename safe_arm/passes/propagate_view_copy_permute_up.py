@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm._compat import upstream
-from safe_arm.passes.applied import CORRECTION, applied, noted
+from safe_arm.passes.applied import applied
 from safe_arm.passes.cancel_whole_regions import WholeRegions
 
 
@@ -36,7 +36,7 @@ class PropagateViewCopyPermuteUpPass(
             if user is not frontier:
                 user.replace_input_with(node, source)
         frontier.prepend(node)
-        noted(getattr(self, CORRECTION).name, "S18", frontier)
+        applied(self, frontier, "S18")
 
     def _maybe_split_upwards_cat_fanout(self, node: Node, next_node: Node) -> bool:
         before = next_node.args

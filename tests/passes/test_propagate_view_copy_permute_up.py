@@ -3,6 +3,7 @@
 import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir.dialects._ops import ops as exir_ops
 from folding import edge_of
 from lowering import (
     RELEASE,
@@ -100,6 +101,15 @@ def test_a_number_behind_the_value_is_left_to_stock():
 def test_near_misses_stay_stock_s(function):
     check_stocks_bytes(Lambda(function), GRAY, tosa(FLOAT))
     assert lower_safely(Lambda(function), GRAY, tosa(FLOAT))[1].report.applied == ()
+
+
+@pytest.mark.skipif(RELEASE != (1, 5), reason="1.4 does not move it")
+def test_a_pass_of_no_correction_moves_a_permute_to_the_value_and_notes_nothing():
+    number, colours = torch.full((1, 1, 1, 1), 0.5), (GRAY[0].expand(2, 3, 5, 7),)
+    graph_module = edge_of(lambda x: (number - x).permute(0, 2, 3, 1) * 1.5, inputs=colours).graph_module
+    graph = PropagateViewCopyPermuteUpPass()(graph_module).graph_module.graph
+    (permute,) = graph.find_nodes(op="call_function", target=exir_ops.edge.aten.permute_copy.default)
+    assert permute.args[0].name == "inputs_0"
 
 
 def test_a_graph_with_a_join_that_was_moved_over_is_said_to_be_changed():

@@ -15,7 +15,6 @@ _ATEN = torch.ops.aten
 _CLAMP = _ATEN.clamp.default
 _HARDTANH = _ATEN.hardtanh.default
 _RELU6 = _ATEN.relu6.default
-#: Observers that look at a calibrated value, in whose place a fake-quantise module stands in training.
 
 
 def give_clamps_domains(model: GraphModule) -> None:

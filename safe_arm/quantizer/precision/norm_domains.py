@@ -29,7 +29,7 @@ _PRODUCT = torch.ops.aten.mul.Tensor
 #: Calibration does not know the least of fewer variances: one may be so many times less.
 _FEW = 32
 _ROOM = 1.5
-#: Of 16 bits the domain reaches to that of a variance so many times less, but for the first piece of the table, whose
+#: The domain of 16 bits reaches to that of a variance so many times less, but for the first piece of the table, whose
 #: other end has no root: a row that varies less than all of calibration is not clipped.
 _SPARE = 16
 _PIECE = 128
