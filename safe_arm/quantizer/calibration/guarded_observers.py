@@ -37,6 +37,7 @@ from safe_arm.quantizer.domains.parted_domains import (
 )
 from safe_arm.quantizer.domains.positive_values import keep_positive
 from safe_arm.quantizer.domains.saturated_domains import end_where_readers_saturate
+from safe_arm.quantizer.domains.thresholds import round_thresholds
 from safe_arm.quantizer.graphs.graph_edits import replace_node, static_sizes
 from safe_arm.quantizer.graphs.own_names import own_name
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, shown, value_of
@@ -72,6 +73,7 @@ def guard_observers(
     attempted(leave_masks_out, observers)
     attempted(end_where_readers_saturate, observers)
     attempted(keep_positive, observers)
+    attempted(round_thresholds, observers)
     for place, observer in observers.items():
         if observer is None:
             continue

@@ -1,0 +1,111 @@
+"""A number that a value is compared with is rounded so that every code compares as the value it stands for.
+
+``x > 0.7`` is false of the codes up to 0.7, and true of the others. Rounded to the nearest code, which may stand for
+0.72, it is false of that one too.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    add_constant,
+    replace_node,
+    tensor_of,
+)
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    StandIn,
+    has_one_scale,
+    shown,
+)
+
+_ATEN = torch.ops.aten
+_QUANTISED = torch.ops.quantized_decomposed
+#: Comparisons that are decided at the code below their second argument, and those decided at the code above.
+_BELOW = (_ATEN.gt.Tensor, _ATEN.le.Tensor)
+_ABOVE = (_ATEN.ge.Tensor, _ATEN.lt.Tensor)
+#: Share of a step by which a number may miss a code and have it: scales are rounded.
+_SLACK = 1e-3
+
+
+class Threshold(StandIn):
+    """Rounds a constant down or up to a code once its domain is known.
+
+    Args:
+        observer: the observer of the constant.
+        is_below: the constant is rounded down.
+    """
+
+    def __init__(self, observer: Observer, *, is_below: bool) -> None:
+        super().__init__(observer)
+        self.is_below = is_below
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, rounded where the observer rounds."""
+        result = shown(self.observer, x)
+        if hasattr(self.observer, "fake_quant_enabled") and result is not x:
+            return self.rounded(x, float(self.observer.scale))
+        return result
+
+    def rounded(self, value: Tensor, step: float) -> Tensor:
+        """Return the values of codes that are next to some values.
+
+        Args:
+            value: the values, of any shape.
+            step: the step of their domain.
+        """
+        steps = value.double() / step
+        nearest = steps.round()
+        beside = steps.floor() if self.is_below else steps.ceil()
+        is_at_code = (steps - nearest).abs() < _SLACK
+        return (torch.where(is_at_code, nearest, beside) * step).to(value.dtype)
+
+    def convert(self, model: GraphModule, node: Node) -> None:
+        """Quantise the rounded constant in a graph that torchao is converting.
+
+        Args:
+            model: the graph; the user's constant stays as it is.
+            node: the call of this module.
+        """
+        source = node.all_input_nodes[0]
+        step, zero_point = map(float, self.calculate_qparams())
+        domain = (step, int(zero_point), self.quant_min, self.quant_max, self.dtype)
+        rounded = self.rounded(attribute(model, source.target), step)
+        graph = model.graph
+        with graph.inserting_before(node):
+            name = f"threshold_{node.name}"
+            constant = add_constant(model, name, rounded, tensor_of(source))
+            codes = add_call(
+                graph, _QUANTISED.quantize_per_tensor.default, constant, *domain
+            )
+            value = add_call(
+                graph, _QUANTISED.dequantize_per_tensor.default, codes, *domain
+            )
+        replace_node(node, value)
+
+
+def round_thresholds(observers: Observers) -> None:
+    """Let constants that values are compared with be rounded to the code that decides as they do.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+    """
+    for place, observer in observers.items():
+        if not isinstance(place, tuple) or not has_one_scale(observer):
+            continue
+        if isinstance(observer, Threshold):
+            continue
+        constant, reader = place
+        if constant.op != "get_attr":
+            continue
+        is_first = reader.args[0] is constant
+        if reader.target in _BELOW:
+            observers[place] = Threshold(observer, is_below=not is_first)
+        elif reader.target in _ABOVE:
+            observers[place] = Threshold(observer, is_below=is_first)
