@@ -4,7 +4,7 @@ PYTEST = -m pytest -n 2 --dist worksteal -q
 export PYTHONDONTWRITEBYTECODE =
 ELSEWHERE = not full and not seeds and not corpus and not proof and not vulkan and not browser and not docs and not architectures
 QUICK = not slow and $(ELSEWHERE)
-#: A fixed sample of a suite: make test-proof SAMPLE='--every 8'
+#: A sample of a suite, another each day: make test-proof SAMPLE='--every 8'
 SAMPLE =
 
 .PHONY: help check test test-all demo docs bench lint python clean

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import zlib
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +54,9 @@ def pytest_sessionfinish(session):
 
 
 def pytest_addoption(parser, pluginmanager):
-    parser.addoption("--every", type=int, default=1, metavar="N", help="Run a fixed sample: about one test in N.")
+    parser.addoption("--every", type=int, default=1, metavar="N", help="Run about one test in N, others each day.")
+    today = date.today().toordinal()
+    parser.addoption("--day", type=int, default=today, metavar="N", help="The day, counted from the year 1.")
     pluginmanager.register(cpu_seconds)
 
 
@@ -99,7 +102,8 @@ def pytest_collection_modifyitems(config, items):
     if lost and not any("::" in each for each in config.args):
         raise pytest.UsageError(f"tests/slow.txt names tests that are no more: {', '.join(lost)}")
     number = config.getoption("--every")
-    left_out = {item for item in items if zlib.crc32(item.nodeid.encode()) % number}
+    day = config.getoption("--day")
+    left_out = {item for item in items if (zlib.crc32(item.nodeid.encode()) + day) % number}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
