@@ -40,7 +40,7 @@ _UNCALIBRATED = (
 )
 #: The warning about a sample, by its number and the name of the input.
 _NOT_A_NUMBER = (
-    "calibration sample {} has NaN in input {!r}: no range can be learnt from it, so that what is computed of this "
+    "calibration sample {} has {} in input {!r}: no range can be learnt from it, so that what is computed of this "
     "input stays float; leave the sample out"
 )
 #: Steps of its quantiser that the ordinary values of an input reach at least.
@@ -139,8 +139,6 @@ class CalibrationWatch:
             return
         sample = sample.detach()
         seen = self._inputs.get(name)
-        if bool(sample.isnan().any()):
-            self._miss_number(name, 1 if seen is None else seen.count + 1)
         self._look_at_sizes(name, sample)
         if seen is None:
             seen = _Seen(sample.clone(), InputStatistics.of(sample))
@@ -174,11 +172,11 @@ class CalibrationWatch:
         first, *others = sample.split(sizes[0])
         return not torch.equal(first, others[0])
 
-    def _miss_number(self, name: str, count: int) -> None:
-        """Say once of an input that a sample of it, the first that has any, has NaN."""
+    def miss_number(self, name: str, missing: str) -> None:
+        """Say once of an input that the sample it was shown last, the first that has any, has NaN or infinity."""
         if name not in self._have_nan:
             self._have_nan.add(name)
-            doubt = _NOT_A_NUMBER.format(count, name)
+            doubt = _NOT_A_NUMBER.format(self._inputs[name].count, missing, name)
             warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
 
     def warn(self) -> None:

@@ -154,6 +154,8 @@ class GuardedObserver(ObserverBase):
                 return result
         if missing:
             self.failure = f"failed: its values include {missing}"
+            if self.watch is not None and self.input_name:
+                attempted(self.watch.miss_number, self.input_name, missing)
         for module, buffers in before:
             module._buffers.update(buffers)
         return x

@@ -89,13 +89,14 @@ def with_a(value, sample):
 
 
 @pytest.mark.filterwarnings("ignore:.*stay float")
-def test_the_first_sample_with_nan_is_named_by_its_number_and_what_reads_the_input_stays_float():
+@pytest.mark.parametrize(("value", "name"), [(torch.nan, "NaN"), (torch.inf, "infinity"), (-torch.inf, "infinity")])
+def test_the_first_sample_without_numbers_is_named_and_what_reads_the_input_stays_float(value, name):
     ours = quantizer()
-    samples = [image(0), with_a(torch.nan, image(1)), image(2), with_a(torch.nan, image(3))]
+    samples = [image(0), with_a(value, image(1)), image(2), with_a(value, image(3))]
     (message,) = told_step_by_step(samples, ours=ours)
-    assert message.startswith("calibration sample 2 has NaN in input 'x'")
+    assert message.startswith(f"calibration sample 2 has {name} in input 'x'")
     assert {each.op for each in ours.left_float} >= {"aten::conv2d"}
-    assert all(each.reason.endswith("its values include NaN") for each in ours.left_float)
+    assert all(each.reason.endswith(f"its values include {name}") for each in ours.left_float)
 
 
 def test_a_mask_of_infinity_is_no_nan():
