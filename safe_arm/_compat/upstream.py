@@ -27,6 +27,9 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_param_node,
     is_persistent_buffer,
 )
+from executorch.backends.arm._passes.insert_rescales_pass import (
+    InsertControlFlowRescalesPass,
+)
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
 from executorch.backends.arm.common.arm_compile_spec import ArmCompileSpec

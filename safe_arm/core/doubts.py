@@ -115,8 +115,11 @@ def merged_inputs(graph_module: GraphModule) -> Iterator[str]:
     """Yield a warning for each input that nothing reads, if a later one has its sizes: both may have been one tensor.
 
     Args:
-        graph_module: a float graph; a call that checks its inputs reads none of them.
+        graph_module: a float graph; a call that checks its inputs reads none of them. A branch of control flow, which
+            is called flat, need not read all that it is given.
     """
+    if not hasattr(graph_module.graph._codegen, "pytree_info"):
+        return
     of_others: set[str] = set()
     for node in reversed(graph_module.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")

@@ -45,6 +45,9 @@ from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPas
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
 from safe_arm.passes.fuse_duplicate_users import FuseDuplicateUsersPass
 from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPass
+from safe_arm.passes.insert_control_flow_rescales import (
+    InsertControlFlowRescalesPass,
+)
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
@@ -225,6 +228,12 @@ _IN_ORDER = (
         "L2",
         "DecorateFp32toInt32CastingPass",
         instead=DecorateFp32toInt32CastingPass,
+    ),
+    Correction(
+        "own-operands",
+        "S52",
+        "InsertControlFlowRescalesPass",
+        instead=InsertControlFlowRescalesPass,
     ),
     Correction(
         "exact-comparison",

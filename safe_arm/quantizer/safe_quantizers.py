@@ -37,6 +37,7 @@ from safe_arm.quantizer.calibration.calibration_watch import (
 )
 from safe_arm.quantizer.calibration.guarded_observers import guard_observers
 from safe_arm.quantizer.domains.branch_domains import free_branch_domains
+from safe_arm.quantizer.domains.branch_observers import share_domains_of_branches
 from safe_arm.quantizer.domains.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.domains.pool_domains import convolve_pools
 from safe_arm.quantizer.graphs.factory_operators import factories_left_alone
@@ -112,7 +113,7 @@ class _SafeRules(CheckedSettings):
         take_over_trained_norms(
             _has_written_folds, float_run.is_ours, fold_trained_norms, switch_training
         )
-        watch_models(float_run.seen)
+        watch_models(_seen)
         super().__init__(*args, **kwargs)
 
     @property
@@ -434,6 +435,13 @@ class SafeEthosUQuantizer(_SafeRules, EthosUQuantizer):
     """Drop-in ``EthosUQuantizer`` whose quantised graph computes the float net, up to rounding."""
 
     _is_ethos_u = True
+
+
+def _seen(model: GraphModule) -> None:
+    """Take note of a model that torchao is about to return, if it is one of ours."""
+    float_run.seen(model)
+    if float_run.is_ours(model):
+        share_domains_of_branches(model)
 
 
 def _is_safe(quantizer: object) -> bool:

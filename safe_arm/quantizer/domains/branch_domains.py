@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule, Node
@@ -18,11 +18,13 @@ from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
     annotation_of,
     place_of,
+    specs_read,
     unmark_quantized,
 )
 from safe_arm.quantizer.graphs.graph_edits import calls
 
 _CONDITION = torch.ops.higher_order.cond
+_LOOP = torch.ops.higher_order.while_loop
 
 #: The place whose domain each value has; None until a reader gives it one.
 Domains: TypeAlias = dict[Node, EdgeOrNode | None]
@@ -60,6 +62,31 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
         annotation = annotation_of(node)
         if annotation is not None:
             _free(node, annotation, takes_control_flow)
+    if takes_control_flow:
+        for node in calls(model, _LOOP):
+            if annotation_of(node) is not None:
+                _carry(node)
+
+
+def _carry(node: Node) -> None:
+    """Give each value that a loop carries a domain of its own, before the loop and behind it."""
+    _part_operands(node)
+    specs = specs_read(node)
+    annotation_of(node).output_qspec = None
+    carried: Any = node.args[2]
+    for result in node.users:
+        index: Any = result.args[1]
+        operand = carried[index]
+        if operand in specs and annotation_of(result) is not None:
+            annotation_of(result).output_qspec = SharedQuantizationSpec((operand, node))
+
+
+def _part_operands(node: Node) -> None:
+    specs = specs_read(node)
+    for operand in specs:
+        _, spec = place_of(SharedQuantizationSpec((operand, node)))
+        if spec is not None:
+            specs[operand] = replace(spec)
 
 
 def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) -> None:
@@ -74,7 +101,9 @@ def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) ->
     for result in node.users:
         domains[result] = _free_result(result, spec, is_delegated)
     annotation.output_qspec = None
-    if not is_delegated:
+    if is_delegated:
+        _part_operands(node)
+    else:
         _leave_float(node)
     for follower in followers:
         freed = [source for source in follower.sources if source in domains]

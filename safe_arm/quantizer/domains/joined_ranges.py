@@ -1,8 +1,7 @@
 """Warn once of a value that is lost in the domain of what reads it beside larger ones.
 
-All that a concatenation joins shares one domain, and so does what a ``where``, a scatter or a comparison reads, and on
-a device that runs conditions what those read. The boxes of a detector reach to hundreds of pixels, and its scores to 1:
-beside the boxes, all scores have one code.
+All that a concatenation joins shares one domain, and so does what a ``where``, a scatter or a comparison reads. The
+boxes of a detector reach to hundreds of pixels, and its scores to 1: beside the boxes, all scores have one code.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from safe_arm.core.written import module_path
 
 _ATEN = torch.ops.aten
 
-_CONDITION = torch.ops.higher_order.cond
 #: Operators that read values in any domains. They read one where a value meets its own transpose, or the scores of a
 #: softmax their maximum, and lose nothing by it.
 _ARITHMETIC = (
@@ -38,7 +36,6 @@ _SHARE = 1 / 16
 #: Share of a step below which its digits tell nobody anything.
 _NEXT_TO_NOTHING = 0.1
 _ADVICE = "scale the values alike before they are joined, or return them apart"
-_ADVICE_FOR_CONDITIONS = "scale the operands alike, and back within the branches"
 
 
 class JoinedValue:
@@ -52,9 +49,6 @@ class JoinedValue:
     def __init__(self, value: Node, join: Node) -> None:
         self.value = _described(value)
         self.join = _described(join)
-        self.advice = _ADVICE
-        if join.target is _CONDITION:
-            self.advice = _ADVICE_FOR_CONDITIONS
         self.low = math.inf
         self.high = -math.inf
         self.judged = False
@@ -87,7 +81,7 @@ class JoinedValue:
             cost = "leaves it one code or two"
         text = (
             f"{self.value} spans {share} of the {steps} steps of the domain that"
-            f" {self.join} gives to all that it joins, which {cost}: {self.advice}"
+            f" {self.join} gives to all that it joins, which {cost}: {_ADVICE}"
         )
         warnings.warn(text, DoubtfulInputWarning, stacklevel=2)
 

@@ -7,10 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import (
-    Writer,
-    tensor_of,
-)
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 
 _ATEN = torch.ops.aten
 #: Operators that may have a number for a tensor, and the overload that takes a tensor of it.
@@ -39,23 +36,29 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     Stock's passes make tensors of shape (1,) of such numbers, so that the result is no scalar any more: an output has
     another shape than the net's, and what stacks such values along a dimension does so along another.
 
+    The condition of a loop may return a scalar alone.
+
     Args:
-        model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
-            is annotated as a graph of its own.
+        model: a float graph before annotation; changed in place. Of the branches of its control flow, the conditions of
+            loops are changed too: each other is annotated as a graph of its own.
     """
+    _keep_ranks(model, is_branch=False)
+    for loop in calls(model, torch.ops.higher_order.while_loop):
+        _keep_ranks(model.get_submodule(loop.args[0].target), is_branch=True)
+
+
+def _keep_ranks(model: Any, *, is_branch: bool) -> None:
     nodes = []
     for node in model.graph.nodes:
-        if node.op != "call_function":
-            continue
-        if len(node.args) < 2:
+        if node.op != "call_function" or len(node.args) < 2:
             continue
         if _is_float_scalar(node.args[0]):
             nodes.append(node)
     for node in nodes:
         if _has_multiple(node):
-            _multiply(node)
+            _multiply(node, is_branch)
         if _meets_number(node):
-            _give_tensor(node)
+            _give_tensor(node, is_branch)
         elif node.target is _ATEN.prelu.default:
             _flatten_weight(node)
     if nodes:
@@ -84,7 +87,7 @@ def _is_float_scalar(node: object) -> bool:
     return value is not None and value.dim() == 0 and value.is_floating_point()
 
 
-def _multiply(node: Node) -> None:
+def _multiply(node: Node, is_branch: bool) -> None:
     """Make the multiple the second operand of a sum of a scalar and a multiple."""
     second = node.args[1]
     multiple = node.kwargs["alpha"]
@@ -94,14 +97,19 @@ def _multiply(node: Node) -> None:
     elif isinstance(second, Node) and _is_float_scalar(second):
         product = Writer(node, marks=second)(_ATEN.mul.Tensor, second, multiple)
         node.args, node.kwargs = (node.args[0], product), {}
-        _give_tensor(product)
+        _give_tensor(product, is_branch)
 
 
-def _give_tensor(node: Node) -> None:
+def _give_tensor(node: Node, is_branch: bool) -> None:
     scalar = node.all_input_nodes[0]
     number: Any = node.args[1]
-    value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
-    constant = Writer(node).constant(value, "_number_of")
+    write = Writer(node)
+    if is_branch:
+        # Torch cannot trace a loop whose branches read tensors of their own.
+        constant = write(_ATEN.full_like.default, scalar, float(number))
+    else:
+        value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
+        constant = write.constant(value, "_number_of")
     if node.target is _ATEN.rsub.Scalar:
         node.args = (constant, scalar)
     else:

@@ -61,20 +61,6 @@ def test_operands_that_have_domains_of_their_own_are_not():
     assert quantised(Lambda(together(APART)))[1] == []
 
 
-def test_the_operands_of_a_condition_on_the_device_are_warned_about():
-    """They share a domain there; on the CPU they are floats."""
-
-    def chosen(m, x):
-        return torch.cond(x.sum() > 16, lambda a, b: a * b, lambda a, b: a - b, (x.sigmoid(), x * 300))
-
-    with torch.no_grad():
-        (text,) = quantised(Lambda(chosen), profile="TOSA-1.0+INT+cf")[1]
-        assert quantised(Lambda(chosen))[1] == []
-    assert text.startswith("'sigmoid' spans 0.63 ")
-    assert "the domain that 'cond' gives" in text
-    assert text.endswith("scale the operands alike, and back within the branches")
-
-
 def test_what_has_steps_left_is_told_what_it_costs_and_next_to_nothing_has_no_digits():
     (text,) = quantised(detector(50))[1]
     assert text.startswith("'sigmoid' spans 3.8 ")

@@ -1,0 +1,88 @@
+"""The branches of conditions and loops read and return values in the domains that these have outside.
+
+Calibration gives branches domains of their own, and each value is requantised on its way in and out. Of a loop the
+delegate does so in each turn, and the quantised graph does not (S40). A condition's result is rounded twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.fx import GraphModule, Node
+
+from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
+from safe_arm.quantizer.graphs.graph_edits import calls
+
+_CONDITION = torch.ops.higher_order.cond
+_LOOP = torch.ops.higher_order.while_loop
+
+#: The observer of a value; None for one that is not quantised.
+_Shared: TypeAlias = GuardedObserver | None
+
+
+def share_domains_of_branches(model: GraphModule) -> None:
+    """Let the branches of conditions and loops have the domains of what they read and return, once the graph is called.
+
+    Torchao prepares branches after the graph around them.
+
+    Args:
+        model: a prepared graph.
+    """
+
+    def share_once(model: nn.Module, _: object) -> None:
+        hook.remove()
+        assert isinstance(model, GraphModule)
+        _share(model)
+
+    if any(calls(model, _CONDITION, _LOOP)):
+        hook = model.register_forward_pre_hook(share_once)
+
+
+def _share(model: GraphModule) -> None:
+    for node in calls(model, _CONDITION):
+        _, *branches, operands = node.args
+        read = [_observer_of(operand, model) for operand in operands]
+        returned: list[_Shared] = [None] * len(node.meta["val"])
+        for result in node.users:
+            for reader in result.users:
+                returned[result.args[1]] = _observer_of(reader, model)
+        for branch in branches:
+            _share_with(model.get_submodule(branch.target), read, returned)
+    for node in calls(model, _LOOP):
+        condition, body, operands, *_ = node.args
+        carried = [_observer_of(operand, model) for operand in operands]
+        _share_with(model.get_submodule(condition.target), carried, [])
+        _share_with(model.get_submodule(body.target), carried, carried)
+
+
+def _share_with(branch: Any, read: list[_Shared], returned: list[_Shared]) -> None:
+    """Put observers in the place of those that a branch has for its inputs and results."""
+    observers = {}
+    pairs = []
+    for value, shared in zip(
+        branch.graph.find_nodes(op="placeholder"), read, strict=True
+    ):
+        pairs += [(reader, shared) for reader in value.users]
+    if returned:
+        results = branch.graph.output_node().args[0]
+        pairs += zip(results, returned, strict=True)
+    for node, shared in pairs:
+        own = _observer_of(node, branch)
+        if own and shared and own.qscheme == shared.qscheme:
+            observers[own.observer] = shared.observer
+    for module in branch.modules():
+        for name, child in module.named_children():
+            if child in observers:
+                setattr(module, name, observers[child])
+        derived = getattr(module, "obs_or_fqs", None)
+        if derived:
+            module.obs_or_fqs = [observers.get(each, each) for each in derived]
+
+
+def _observer_of(node: object, model: GraphModule) -> _Shared:
+    if not isinstance(node, Node) or node.op != "call_module":
+        return None
+    observer = model.get_submodule(str(node.target))
+    return observer if isinstance(observer, GuardedObserver) else None
