@@ -21,9 +21,8 @@ from safe_arm.quantizer.graphs.stand_ins import (
     Observer,
     Observers,
     StandIn,
-    has_one_scale,
+    put_in_front,
     shown,
-    value_of,
 )
 
 _ATEN = torch.ops.aten
@@ -100,22 +99,14 @@ def leave_masks_out(
     Args:
         observers: the observer of each annotated place; changed in place.
     """
-    limited: dict[tuple[int, Node], ExtremeObserver] = {}
-    for place, observer in observers.items():
-        value = value_of(place)
+
+    def limited(value: Node, observer: Observer) -> ExtremeObserver | None:
         if moved_from(value).target not in _SUMS:
-            continue
-        if not has_one_scale(observer):
-            continue
-        if isinstance(observer, ExtremeObserver):
-            continue
+            return None
         extremes, sign = extremes_of(value)
-        if not extremes:
-            continue
-        key = (id(observer), value)
-        if key not in limited:
-            limited[key] = ExtremeObserver(observer, extremes, sign)
-        observers[place] = limited[key]
+        return ExtremeObserver(observer, extremes, sign) if extremes else None
+
+    put_in_front(observers, ExtremeObserver, limited)
 
 
 def extremes_of(value: Node) -> tuple[list[Extreme], int]:

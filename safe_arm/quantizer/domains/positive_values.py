@@ -15,9 +15,8 @@ from safe_arm.quantizer.graphs.stand_ins import (
     Observer,
     Observers,
     StandIn,
-    has_one_scale,
+    put_in_front,
     shown,
-    value_of,
 )
 
 _ATEN = torch.ops.aten
@@ -52,22 +51,17 @@ def keep_positive(
         observers: the observer or fake-quantise module of each annotated place; changed in place. Observers are left
             alone.
     """
-    positive: dict[tuple[int, Node], PositiveValue] = {}
-    for place, observer in observers.items():
-        value = value_of(place)
-        if not _is_rounded(observer):
-            continue
-        if all(reader.target not in _SINGULAR for reader in value.users):
-            continue
-        key = (id(observer), value)
-        if key not in positive:
-            positive[key] = PositiveValue(observer)
-        observers[place] = positive[key]
+
+    def positive(value: Node, observer: Observer) -> PositiveValue | None:
+        is_singular = any(reader.target in _SINGULAR for reader in value.users)
+        return (
+            PositiveValue(observer) if is_singular and _is_rounded(observer) else None
+        )
+
+    put_in_front(observers, PositiveValue, positive)
 
 
-def _is_rounded(observer: Observer | None) -> bool:
-    if not has_one_scale(observer) or isinstance(observer, PositiveValue):
-        return False
+def _is_rounded(observer: Observer) -> bool:
     known = getattr(observer, "activation_post_process", None)
     bound = getattr(known, "min_val", None)
     return isinstance(bound, Tensor) and hasattr(observer, "fake_quant_enabled")

@@ -23,9 +23,8 @@ from safe_arm.quantizer.graphs.stand_ins import (
     Observer,
     Observers,
     StandIn,
-    has_one_scale,
+    put_in_front,
     shown,
-    value_of,
 )
 
 #: Operators whose results are elements of what they read, so that to limit it limits them.
@@ -110,23 +109,15 @@ def end_where_readers_saturate(
     Args:
         observers: the observer of each annotated place; changed in place.
     """
-    limited: dict[tuple[int, Reach], ReachedObserver] = {}
-    for place, observer in observers.items():
-        value = value_of(place)
-        if not _is_open(observer):
-            continue
+
+    def reached(value: Node, observer: Observer) -> ReachedObserver | None:
         reach = reach_of(value, observer.dtype)
-        if math.isinf(reach.low) and math.isinf(reach.high):
-            continue
-        key = (id(observer), reach)
-        if key not in limited:
-            limited[key] = ReachedObserver(observer, reach)
-        observers[place] = limited[key]
+        is_open = math.isinf(reach.low) and math.isinf(reach.high)
+        if is_open or isinstance(observer, MaskObserver):
+            return None
+        return ReachedObserver(observer, reach)
 
-
-def _is_open(observer: Observer | None) -> bool:
-    own = isinstance(observer, (MaskObserver, ReachedObserver))
-    return has_one_scale(observer) and not own
+    put_in_front(observers, ReachedObserver, reached)
 
 
 def reach_of(value: Node, dtype: torch.dtype) -> Reach:

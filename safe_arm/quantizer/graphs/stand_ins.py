@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
 import torch
@@ -90,3 +91,26 @@ class StandIn(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("observer"), name)
+
+
+def put_in_front(
+    observers: Observers,
+    kind: type[StandIn],
+    make: Callable[[Node, Observer], StandIn | None],
+) -> None:
+    """Put a module in the place of each observer of a value with one scale, the same for all places of the value.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+        kind: the module's class; an observer of this class stays.
+        make: makes the module for a value and its observer; None leaves the observer where it is.
+    """
+    made: dict[tuple[int, Node], StandIn | None] = {}
+    for place, observer in observers.items():
+        if not has_one_scale(observer) or isinstance(observer, kind):
+            continue
+        value = value_of(place)
+        key = (id(observer), value)
+        if key not in made:
+            made[key] = make(value, observer)
+        observers[place] = made[key] or observer

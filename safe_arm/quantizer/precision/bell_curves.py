@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, rewrite, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, rewrite
 from safe_arm.quantizer.precision.exact_products import is_exact_sum
-from safe_arm.quantizer.precision.sums_of_squares import write_products
+from safe_arm.quantizer.precision.sums_of_squares import number_for, write_products
 from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
@@ -46,7 +46,7 @@ def _write(curve: Node) -> bool:
         return False
     write_products(value)
     if is_exact_sum(value) and has_negation:
-        exponent = write(_PRODUCT, value, _number_like(write, value, factor))
+        exponent = write(_PRODUCT, value, number_for(write, value, factor, "width"))
     elif is_call(value, _PRODUCT) and value.args[0] is value.args[1]:
         root = value.args[0]
         scaled = _multiple(write, root, factor)
@@ -66,13 +66,7 @@ def _factor(write: Writer, value: Node) -> float | None:
     return write.number(value.args[1])
 
 
-def _multiple(write: Writer, value: object, factor: float) -> Node:
+def _multiple(write: Writer, value: Node, factor: float) -> Node:
     if factor == -1:
         return write(_NEGATION, value)
-    return write(_PRODUCT, value, _number_like(write, value, factor))
-
-
-def _number_like(write: Writer, value: object, number: float) -> Node:
-    tensor = tensor_of(value)
-    assert tensor is not None
-    return write.constant(torch.full((1,) * tensor.dim(), number), "width")
+    return write(_PRODUCT, value, number_for(write, value, factor, "width"))

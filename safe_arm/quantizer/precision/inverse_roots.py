@@ -16,7 +16,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     is_float32,
     lower_bound,
     rewrite,
-    tensor_of,
 )
 from safe_arm.quantizer.precision.exact_products import (
     exact_spec,
@@ -25,6 +24,7 @@ from safe_arm.quantizer.precision.exact_products import (
     is_int8,
 )
 from safe_arm.quantizer.precision.fine_roots import refine_root
+from safe_arm.quantizer.precision.sums_of_squares import number_for
 from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
@@ -123,8 +123,6 @@ def bounded_root(
     bound: float,
 ) -> Node:
     """Write the inverse root of a sum of squares, whose root has a lower bound."""
-    value = tensor_of(square)
-    assert value is not None
-    least = torch.full((1,) * value.dim(), bound**2)
-    bounded = write(_MAXIMUM, square, write.constant(least, "least"))
+    least = number_for(write, square, bound**2, "least")
+    bounded = write(_MAXIMUM, square, least)
     return write(_ROOT, bounded)

@@ -52,6 +52,7 @@ from safe_arm.quantizer.precision.fine_roots import (
     refine_root,
 )
 from safe_arm.quantizer.precision.norm_domains import lowest_seen
+from safe_arm.quantizer.precision.sums_of_squares import number_for
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     is_broadcast,
@@ -196,12 +197,11 @@ def _write_plainly(root: Node, found: MeanSquare) -> bool:
         return False
     write = Writer(root)
     node = write(_SUM, write(_PRODUCT, found.value, found.value), own, True)
-    ones = (1,) * value.dim()
     if found.mean is not None:
-        factor = write.constant(torch.full(ones, found.factor), "factor")
+        factor = number_for(write, node, found.factor, "factor")
         node = write(_PRODUCT, node, factor)
     if found.raised is not None:
-        least = write.constant(torch.full(ones, found.least), "least")
+        least = number_for(write, node, found.least, "least")
         node = write(_ADDITION, node, least)
     root.args = (node,)
     return True

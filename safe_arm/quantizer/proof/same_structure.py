@@ -193,8 +193,6 @@ class Structure:
 
 def _of_literal(name: str, actual: object, expected: object) -> str:
     """Compare an argument that is neither a node nor a container."""
-    if actual != actual:  # NaN is not itself
-        return ""
     # NaN is not itself.
     same = attempted(lambda: bool(actual == expected) or actual != actual)
     if isinstance(same, Caught) or same:
