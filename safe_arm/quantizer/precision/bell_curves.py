@@ -48,7 +48,7 @@ def _write(curve: Node) -> bool:
     if is_exact_sum(value) and has_negation:
         exponent = write(_PRODUCT, value, number_for(write, value, factor, "width"))
     elif is_call(value, _PRODUCT) and value.args[0] is value.args[1]:
-        root = value.args[0]
+        root = value.all_input_nodes[0]
         scaled = _multiple(write, root, factor)
         exponent = write(_PRODUCT, scaled, root)
     else:
