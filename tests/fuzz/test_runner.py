@@ -1,6 +1,7 @@
 """Cases run in processes; a process that dies or hangs is an outcome, and the next case runs."""
 
 import json
+import runpy
 from dataclasses import asdict
 
 import pytest
@@ -9,6 +10,7 @@ from interpreter import ROOT, python
 from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.runner import over_processes, summary
+from tests.fuzz.scripts import script_of
 
 ADD = Case(one_line("x0 + x0"), (Input((2, 3)),), Config("INT"))
 ENDS = Case("import os\nos._exit(3)\n", (Input((2,)),))
@@ -55,3 +57,14 @@ def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
     assert "os._exit(3)" in script.read_text()
     again = python("-m", "tests.fuzz", "--replay", made, "--out", out)
     assert (again.returncode, len(out.read_text().splitlines())) == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_script_runs_the_case(tmp_path):
+    case = Case(one_line("x0 + 1"), (Input((1, 3)),), Config("INT+FP"))
+    path = tmp_path / "test_case.py"
+    path.write_text(script_of(case, Outcome("died", "lower", 'an "error"\\'), "seed 1, case 2"))
+    script = runpy.run_path(str(path))
+    assert script["CASE"] == case
+    assert script["__doc__"] == "seed 1, case 2: died in lower: an 'error'/"
+    script["test_it_is_right"]()
