@@ -2,7 +2,6 @@
 
 import json
 import runpy
-from dataclasses import asdict
 
 import pytest
 from interpreter import ROOT, python
@@ -30,16 +29,6 @@ def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
     counted = summary(each.to_dict() for each in results)
     assert counted["cases"] == 3
     assert counted["same cases"] == {"stock died, ours died": 1, "stock right, ours right": 1}
-
-
-def test_multiply_accumulates_are_counted_where_ours_propagates():
-    def line(number, policy, stock, ours):
-        outcomes = {by: asdict(Outcome(macs=count)) for by, count in (("stock", stock), ("ours", ours))}
-        return {"number": number, "case": {"config": {"policy": policy}}, **outcomes}
-
-    lines = [line(1, "propagate", 10, 20), line(2, "propagate", 10, 9), line(3, "reject", 10, 0)]
-    counted = summary([*lines, {**lines[0], "stock": None}])
-    assert counted["MACs delegated rightly, under propagate"] == {"stock": 20, "ours": 29, "ours fewer in": [2]}
 
 
 def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
