@@ -10,7 +10,6 @@ from benchmarks.architectures.measure import rows_of
 from benchmarks.coverage_map.__main__ import NETS
 from benchmarks.coverage_map.cuts import OURS, STOCK, cut
 from benchmarks.coverage_map.page import fewer_than_stock, is_whole, page, ranking
-from benchmarks.coverage_map.shortened import shortened, small
 
 RECORD = rows_of(ROOT / "tests" / "data" / "coverage-1.5.jsonl")
 
@@ -40,17 +39,3 @@ def test_what_is_cut_is_counted():
 def test_a_net_that_fails_is_on_record_with_the_reason():
     gone = cut("gone", raising(ValueError("no such net\nat all")), "TOSA INT", STOCK, 60)
     assert gone.failed == "ValueError: no such net"
-
-
-def test_equal_blocks_are_dropped_and_others_are_not():
-    net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU(), nn.ReLU(), nn.Linear(3, 2))
-    kept = [type(layer).__name__ for layer in shortened(net, 1)]
-    assert kept == ["Linear", "Linear", "ReLU", "ReLU", "Linear"]
-
-
-def test_a_net_that_does_not_run_when_shortened_stays_whole():
-    layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
-    indexed = Built(lambda m, x: m.layers[2](m.layers[0](x)), layers=layers)
-    net, inputs = small(lambda: indexed, (1, 3), (1, 2))
-    assert len(net.layers) == 3
-    assert inputs[0].shape == (1, 2)

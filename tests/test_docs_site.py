@@ -137,11 +137,6 @@ def test_a_task_is_found_by_three_clicks_at_most(task, clicks, answer):
     assert flat(answer) in flat(page(path).text[page(path).ids.get(name, 0) :])
 
 
-def test_every_page_of_the_docs_is_built():
-    sources = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
-    assert sources <= {path.relative_to(SITE) for path in built()}
-
-
 @pytest.fixture(scope="module")
 def offline():
     """A page of a browser without a network."""

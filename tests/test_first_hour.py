@@ -1,13 +1,7 @@
 """The script that follows docs/first-hour.md runs what is on the page, and sees what it does not say."""
 
-import os
-import subprocess
-import sys
-import time
-
 import first_hour
 import pytest
-from interpreter import ROOT
 
 PAGE = """
 Words, and `$ echo not a command`.
@@ -73,29 +67,6 @@ def test_a_command_that_fails_fails_the_page(tmp_path, command, status):
     with pytest.raises(SystemExit, match=f"exit status {status} of: {command}"):
         followed(f"```console\n$ {command}\n$ touch never\n```\n", tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_command_that_does_not_end_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_hour, "SECONDS", 0.5)
-    with pytest.raises(SystemExit, match="exit status -1 of: sleep 600"):
-        followed("```console\n$ sleep 600\n```\n", tmp_path)
-
-
-def test_a_run_that_is_ended_takes_its_commands_with_it(tmp_path):
-    script = (
-        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import first_hour; from pathlib import Path; "
-        "first_hour.follow([first_hour.Step('echo $BASHPID > id && sleep 600')], Path())"
-    )
-    run = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
-    while not (shell := (tmp_path / "id")).exists() or not shell.read_text():
-        assert run.poll() is None
-        time.sleep(0.05)
-    run.terminate()
-    assert run.wait(30) == 143
-    with pytest.raises(ProcessLookupError):
-        for _ in range(600):  # What is killed is there until somebody has waited for it.
-            os.killpg(int(shell.read_text()), 0)
-            time.sleep(0.05)
 
 
 def test_the_page_s_commands_are_found_and_every_target_is_exported():

@@ -1,12 +1,7 @@
 """``make test-next`` ends in a summary that names what is in the way, whatever the new release does."""
 
-import subprocess
-import sys
-import zipfile
-
 import next_release
 import pytest
-from relabel_wheel import relabelled
 
 XML = """<testsuites><testsuite>
 <testcase classname="tests.a" name="one"/>
@@ -71,24 +66,3 @@ def test_a_release_on_which_nothing_can_be_imported_ends_with_the_error(summary)
         "  surface       ImportError: no ArmPassManager",
         "  core tests    not run, because safe_arm cannot be imported",
     ]
-
-
-def test_a_wheel_that_says_it_is_another_version_installs_as_that(tmp_path):
-    wheel = tmp_path / "tiny_thing-1.5.1-py3-none-any.whl"
-    files = {
-        "tiny_thing/version.py": '__version__ = "1.5.1+cpu"\n',
-        "tiny_thing-1.5.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.5.1\n",
-        "tiny_thing-1.5.1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "tiny_thing-1.5.1.dist-info/RECORD": "",
-    }
-    with zipfile.ZipFile(wheel, "w") as file:
-        for name, text in files.items():
-            file.writestr(name, text)
-    copy = relabelled(wheel, "1.6.0", tmp_path / "out")
-    assert copy.name == "tiny_thing-1.6.0-py3-none-any.whl"
-    site = tmp_path / "site"
-    options = ["--quiet", "--no-index", "--no-deps", "--disable-pip-version-check", "--target", str(site)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(copy)], check=True, capture_output=True)
-    code = "import sys, importlib.metadata as m, tiny_thing.version as v; print(m.version('tiny-thing'), v.__version__)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=site, check=True, capture_output=True, text=True)
-    assert done.stdout == "1.6.0 1.6.0+cpu\n"

@@ -1,11 +1,13 @@
-"""Two hundred nets that are right, in every profile and mode: verification demotes nothing of them."""
+"""Two hundred nets that are right, and those of benchmarks/proof_nets.py: verification demotes nothing of them."""
 
 import pytest
 import torch
 from corpus_modes import MODES, mode_of, quantised
 from corpus_nets import corpus_net
 from lowering import lower_safely, output_steps, tosa
+from proving import quantized
 
+from benchmarks.proof_nets import NETS
 from safe_arm.verification.evaluation import evaluated
 from safe_arm.verification.reference_model import run_lowered
 
@@ -58,3 +60,15 @@ def test_nothing_that_is_right_is_demoted(number):
     limit = LIMITS[None if mode == "FP" else torch.int16 if mode.endswith("a16w8") else torch.int8]
     assert blamed == []
     assert apart(manager, graph_module, corpus) <= limit, "not known to be right"
+
+
+@pytest.mark.parametrize("profile", ["INT", "INT+FP", "INT+int16", "INT+FP+int16"])
+@pytest.mark.parametrize("name", NETS)
+def test_every_delegate_is_verified_and_nothing_demoted(name, profile):
+    (net, inputs), spec, wide = NETS[name](), tosa(f"TOSA-1.0+{profile}"), profile.endswith("int16")
+    graph_module = quantized(net, inputs, f"TOSA-1.0+{profile}", wide=wide)
+    report = lower_safely(graph_module, inputs, spec, non_fuseable="propagate", verify=True)[1].report
+    assert report.demoted == ()
+    assert report.verifications
+    assert all(each.verified for each in report.verifications), report.verifications
+    assert wide or {each.worst for each in report.verifications} == {0}, "int8 is exact"

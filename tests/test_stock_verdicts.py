@@ -1,19 +1,19 @@
 """A verdict on record is what stock does; a forged one fails the run that samples it."""
 
 import copy
+import os
 from importlib.metadata import version
 
 import pytest
 import stock
 import torch
-import upstream_store
+import wheels
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
 from small import Lambda, image
 from spying import raising
-from stock import stock_lower
-from upstream_store import StoreError
+from stock import SAMPLE, ForgedError, hash_of, is_sampled, stock_lower
 
 from safe_arm import SafeArmPartitioner
 
@@ -42,7 +42,7 @@ def known(monkeypatch, measured):
     verdicts = {measured.key: copy.deepcopy(measured._known)}
     monkeypatch.setattr(stock, "record", lambda: verdicts)
     monkeypatch.setattr(stock, "to_edge_transform_and_lower", lambda *_, **__: measured.manager)
-    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: False)
+    monkeypatch.setattr(stock, "is_sampled", lambda key: False)
     return verdicts[measured.key]
 
 
@@ -81,8 +81,8 @@ def test_other_weights_inputs_or_profiles_are_other_programs(quantised):
 @pytest.mark.parametrize("what", ["delegates", "error"])
 def test_a_forged_verdict_fails_where_it_is_sampled(known, quantised, monkeypatch, what):
     known[what] = {"delegates": ["0" * 64], "error": ["builtins", "IndexError", "forged"]}[what]
-    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: True)
-    with pytest.raises(StoreError, match=f"has other {what}"):
+    monkeypatch.setattr(stock, "is_sampled", lambda key: True)
+    with pytest.raises(ForgedError, match=f"has other {what}"):
         stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
 
 
@@ -90,9 +90,25 @@ def test_forged_codes_fail_where_they_are_sampled(known, quantised, monkeypatch)
     known["codes"] = dict.fromkeys(known["codes"], 7)
     program = stock_lower(quantised, image(), TOSAPartitioner(tosa(PROFILE)))
     assert codes_apart(program, quantised, image()) == 7
-    monkeypatch.setattr(upstream_store, "is_sampled", lambda key: True)
-    with pytest.raises(StoreError, match="has other codes apart"):
+    monkeypatch.setattr(stock, "is_sampled", lambda key: True)
+    with pytest.raises(ForgedError, match="has other codes apart"):
         codes_apart(program, quantised, image())
+
+
+def test_every_verdict_is_sampled_once_in_so_many_days():
+    assert len([day for day in range(SAMPLE) if is_sampled(hash_of("net", b"weights"), day)]) == 1
+    assert hash_of("ab", "c") != hash_of("a", "bc")
+
+
+def test_an_edited_wheel_is_found(monkeypatch):
+    monkeypatch.delenv("SAFE_ARM_TEST_WHEELS", raising=False)
+    monkeypatch.setattr(wheels, "PACKAGES", ("torchao",))
+    assert wheels.patched() == []
+    whole = wheels._hash
+    monkeypatch.delenv("SAFE_ARM_TEST_WHEELS")
+    monkeypatch.setattr(wheels, "_hash", lambda path: "" if path.name == "quant_api.py" else whole(path))
+    assert [name for name in wheels.patched() if name.endswith("quant_api.py")] != []
+    assert "SAFE_ARM_TEST_WHEELS" in os.environ
 
 
 def test_what_is_raised_now_is_raised_itself(quantised, monkeypatch):

@@ -5,7 +5,6 @@ import re
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
-from types import SimpleNamespace
 
 import pytest
 import upstream_pages
@@ -115,23 +114,6 @@ def test_repros_alone(tried):
     status, printed = tried(whole=False, mended="a + b + 2")
     assert status == 1
     assert "WRONG: fails with the patch: AssertionError" in printed
-
-
-def test_pages_that_patch_one_file_are_tried_apart():
-    def trial(*files):
-        page = upstream_pages.Page("", "", (), files, (), "", "", "", "")
-        return SimpleNamespace(page=page)
-
-    first, second, third = trial("a.py", "b.py"), trial("b.py"), trial("c.py")
-    assert upstream_pages.batches([first, second, third]) == [[first, third], [second]]
-
-
-def test_a_patch_for_another_file_than_is_installed(tried, tmp_path):
-    (tmp_path / "installed" / "sums" / "core.py").write_text("# a line\n" + CORE)
-    status, printed = tried()
-    assert status == 1
-    assert "WRONG: the patch does not apply cleanly: " in printed
-    assert "passes" not in printed
 
 
 @pytest.mark.parametrize(

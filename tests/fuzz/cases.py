@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -80,6 +81,14 @@ class Config:
     @property
     def spec(self) -> str:
         return f"TOSA-1.0+{self.profile}{NUMBERS[self.numbers] or ''}"
+
+
+def drawn_config(seed: int) -> Config:
+    """Return a usual configuration for a net of a generator that knows nothing of quantisation."""
+    draw = random.Random(seed)
+    profile = draw.choice(("INT", "INT+FP", "INT+FP", "FP"))
+    numbers = "float" if profile == "FP" else draw.choice(("int8", "int8", "int8-127", "a16w8"))
+    return Config(profile, numbers, draw.choice(("reject", "propagate")))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import torch
 import torch.nn as nn
 from torch.export import ExportedProgram
 
-from tests.fuzz.cases import Case
-from tests.fuzz.drawn_config import drawn_config
+from tests.fuzz.cases import Case, drawn_config
 from tests.fuzz.program_source import written
 
 #: Operators a net has, elements a tensor may have, milliseconds the solver has.

@@ -17,8 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from tests.fuzz.cases import Case
-from tests.fuzz.drawn_config import drawn_config
+from tests.fuzz.cases import Case, drawn_config
 from tests.fuzz.program_source import written
 
 #: Samples an operator or module may give, samples looked at for them, elements a tensor may have.

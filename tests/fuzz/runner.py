@@ -1,17 +1,21 @@
-"""Run numbered cases over processes, and write what came of each as a line of JSON."""
+"""Run numbered cases, each in a process of its own, and write what came of each as a line of JSON."""
 
 import json
-import queue
-import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import logging
+import os
+import signal
+import tempfile
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from safe_arm.jobs.job_processes import run_jobs
+from safe_arm.jobs.row import Job, JobEnded
 from tests.fuzz.cases import Case
 from tests.fuzz.outcome import Outcome
-from tests.fuzz.worker_process import Worker
 
 
 @dataclass
@@ -27,41 +31,53 @@ class Result:
         return json.loads(json.dumps(asdict(self)))
 
 
+def act(arguments: Sequence[str]) -> None:
+    """Run a case in this process, which ends when it takes too long."""
+    import torch
+
+    from tests.fuzz import properties, toolchain
+
+    by, case, result, limit = arguments
+    signal.alarm(int(limit))
+    os.environ["SAFE_ARM_PROOF_CACHE"] = "0"
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    run = properties.run if by == "ours" else toolchain.through_stock
+    Path(result).write_text(json.dumps(asdict(run(Case.from_json(case)))))
+
+
 def over_processes(
     cases: Iterable[tuple[int, Case]], processes: int, stock_every: int, limit: float = 120.0
 ) -> Iterator[Result]:
     """Yield the results of numbered cases as they come; stock runs those whose number ``stock_every`` divides."""
-    source, done, lock = iter(cases), queue.Queue[Result | BaseException | None](), threading.Lock()
+    numbered = dict(cases)
+    outcomes: dict[int, dict[str, Outcome]] = defaultdict(dict)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = []
+        for number, case in numbered.items():
+            for by in ("ours", "stock") if stock_every and number % stock_every == 0 else ("ours",):
+                result = Path(folder, f"{number}-{by}.json")
+                arguments = by, case.to_json(), str(result), f"{limit:.0f}"
+                jobs.append(Job(f"{number}", arguments, result, labels={"by": by}))
+        left = Counter(job.name for job in jobs)
+        for job, ended in run_jobs(jobs, processes, act, "tests.fuzz.properties"):
+            found = outcomes[int(job.name)]
+            found[job.labels["by"]] = _outcome(job, ended, limit)
+            left[job.name] -= 1
+            if not left[job.name]:
+                yield Result(int(job.name), numbered[int(job.name)], found["ours"], found.get("stock"))
 
-    def work() -> None:
-        worker = Worker(limit)
-        try:
-            while True:
-                with lock:
-                    number, case = next(source, (0, None))
-                if case is None:
-                    break
-                ours = worker.run("ours", case)
-                asked = stock_every and number % stock_every == 0
-                done.put(Result(number, case, ours, worker.run("stock", case) if asked else None))
-        except BaseException as error:  # the caller raises it
-            done.put(error)
-        finally:
-            worker.close()
-            done.put(None)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(processes)]
-    for thread in threads:
-        thread.start()
-    left = processes
-    while left:
-        result = done.get()
-        if isinstance(result, BaseException):
-            raise result
-        if result is None:
-            left -= 1
-        else:
-            yield result
+def _outcome(job: Job, ended: JobEnded, limit: float) -> Outcome:
+    if ended.result:
+        return Outcome(**json.loads(job.result.read_text()))
+    if ended.ended.status == -signal.SIGALRM:
+        outcome = Outcome("slow", "run", f"more than {limit:.0f} s")
+    else:
+        outcome = Outcome("died", "run", f"the process ended with {ended.ended.status}")
+    outcome.seconds = {"run": ended.seconds}
+    return outcome
 
 
 def summary(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Cases run in processes; a process that dies or hangs is an outcome, and the next case runs."""
 
 import json
-from dataclasses import asdict
+import runpy
 
 import pytest
 from interpreter import ROOT, python
@@ -9,6 +9,7 @@ from interpreter import ROOT, python
 from tests.fuzz.cases import Case, Config, Input, one_line
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.runner import over_processes, summary
+from tests.fuzz.scripts import script_of
 
 ADD = Case(one_line("x0 + x0"), (Input((2, 3)),), Config("INT"))
 ENDS = Case("import os\nos._exit(3)\n", (Input((2,)),))
@@ -30,16 +31,6 @@ def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
     assert counted["same cases"] == {"stock died, ours died": 1, "stock right, ours right": 1}
 
 
-def test_multiply_accumulates_are_counted_where_ours_propagates():
-    def line(number, policy, stock, ours):
-        outcomes = {by: asdict(Outcome(macs=count)) for by, count in (("stock", stock), ("ours", ours))}
-        return {"number": number, "case": {"config": {"policy": policy}}, **outcomes}
-
-    lines = [line(1, "propagate", 10, 20), line(2, "propagate", 10, 9), line(3, "reject", 10, 0)]
-    counted = summary([*lines, {**lines[0], "stock": None}])
-    assert counted["MACs delegated rightly, under propagate"] == {"stock": 20, "ours": 29, "ours fewer in": [2]}
-
-
 def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
     made, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
     python("-m", "tests.fuzz", "--generate", "--cases", 3, "--seed", 5, "--out", made)
@@ -55,3 +46,14 @@ def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
     assert "os._exit(3)" in script.read_text()
     again = python("-m", "tests.fuzz", "--replay", made, "--out", out)
     assert (again.returncode, len(out.read_text().splitlines())) == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_script_runs_the_case(tmp_path):
+    case = Case(one_line("x0 + 1"), (Input((1, 3)),), Config("INT+FP"))
+    path = tmp_path / "test_case.py"
+    path.write_text(script_of(case, Outcome("died", "lower", 'an "error"\\'), "seed 1, case 2"))
+    script = runpy.run_path(str(path))
+    assert script["CASE"] == case
+    assert script["__doc__"] == "seed 1, case 2: died in lower: an 'error'/"
+    script["test_it_is_right"]()

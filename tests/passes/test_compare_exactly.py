@@ -78,10 +78,6 @@ def passed(function, scales):
 
 
 @pytest.mark.parametrize(("function", "rescales"), [(torch.maximum, 3), (torch.gt, 2)])
-def test_twice_equals_once(function, rescales):
+def test_operands_of_two_scales_are_rescaled_and_of_one_are_left_alone(function, rescales):
     assert passed(function, (0.1, 0.07)) == (True, rescales)
-
-
-@pytest.mark.parametrize("function", [torch.maximum, torch.gt])
-def test_operands_in_one_scale_are_left_alone(function):
     assert passed(function, (0.1, 0.1)) == (False, 0)

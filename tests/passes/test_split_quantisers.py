@@ -78,9 +78,3 @@ def test_two_quantisers_of_one_domain_become_one():
     once = changed_once(SplitQuantisersPass, edge_program(graph_module, image()).graph_module)
     assert once.count("add") == 2
     assert once.count("quantize_per_tensor") == 2 + 2
-
-
-def test_twice_equals_once():
-    graph_module = quantised_twice(lambda m, x: F.relu(conv(m, x)), ONE, OTHER)
-    program = edge_program(graph_module, image())
-    assert changed_once(SplitQuantisersPass, program.graph_module).count("convolution") == 2

@@ -45,9 +45,3 @@ def test_a_profile_with_int4_keeps_4_bits():
 def test_weights_of_8_bits_are_untouched():
     graph_module = quantised(NETS["a convolution"], config=HISTOGRAM)
     assert not applied(lower_exactly(graph_module, tosa("TOSA-1.0+INT"), image(1)))
-
-
-def test_twice_equals_once():
-    graph_module = quantised(NETS["both"])
-    first, second = [lower_exactly(graph_module, tosa("TOSA-1.0+INT"), image(1)) for _ in range(2)]
-    assert first.report.applied == second.report.applied

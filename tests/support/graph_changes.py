@@ -1,8 +1,11 @@
 """Exported graphs, whether a step changes them, and quantising by one call."""
 
-from lowering import by_one_call
+from lowering import HISTOGRAM, PROFILES, by_one_call
 from small import Lambda, image
 from stubborn import calibrated, exported, quantizer_of
+from torch.nn import Conv2d
+
+from safe_arm import SafeTOSAQuantizer
 
 
 def graph_of(rule, *inputs):
@@ -51,3 +54,12 @@ def step_by_step(model, samples):
 def quantised_whole(quantizer, net, samples, is_qat=False, **how):
     """Export a net and quantise it by one call."""
     return by_one_call(quantizer, exported(net, samples[0], **how), samples, is_qat=is_qat)
+
+
+def quantised_around(activation, quantizer_class=SafeTOSAQuantizer, *, in_part=True):
+    """Two quantised convolutions, and an activation between them that is left float, or quantised as well."""
+    net = Lambda(lambda m, x: m.conv_b(activation(m.conv(x))))
+    quantizer = quantizer_of(quantizer_class, PROFILES[1])
+    if in_part:
+        quantizer.set_global(None).set_module_type(Conv2d, HISTOGRAM)
+    return quantised_whole(quantizer, net, [image(seed) for seed in range(3)])

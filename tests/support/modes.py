@@ -233,43 +233,12 @@ class Cache(nn.Module):
         return self.out(torch.softmax(scores, -1) @ self.values)
 
 
-class CountingCache(Cache):
-    """A cache that keeps the position itself, in a buffer of int64."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("position", torch.zeros(1, dtype=torch.int64))
-
-    def forward(self, x: Tensor, _: Tensor) -> Tensor:
-        attended = super().forward(x, self.position)
-        self.position.add_(1)
-        return attended
-
-
-class DelayLine(nn.Module):
-    """A convolution over this input and the two before it, each kept in a buffer of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv, self.mix = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(12, 4, 1)
-        self.register_buffer("last", torch.zeros(1, 4, 8, 8))
-        self.register_buffer("before", torch.zeros(1, 4, 8, 8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        seen = F.relu(self.conv(x))
-        mixed = self.mix(torch.cat((seen, self.last, self.before), 1))
-        self.before.copy_(self.last)
-        self.last.copy_(seen)
-        return mixed
-
-
 def _token(step: int) -> tuple[Tensor, Tensor]:
     return torch.rand((1, 1, 8), generator=torch.Generator().manual_seed(step)) * 2 - 1, torch.tensor([step])
 
 
 #: Buffers that calls write into; a quantised graph begins with zeros again.
-STATES = ("state", "keys", "values", "position", "last", "before")
+STATES = ("state", "keys", "values")
 
 
 @_configured
@@ -315,16 +284,6 @@ class Loop(nn.Module):
         return torch.ops.higher_order.while_loop(
             goes_on, lambda t: (torch.mul(t, torch.full((1,), 0.6931)),), (x,), ()
         )[0]
-
-
-class Nested(nn.Module):
-    """A choice inside of a choice."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        def inner(a: Tensor) -> Tensor:
-            return torch.cond(torch.amax(a) > 0.5, lambda b: b + 1.0, lambda b: b * 0.5, (a,))
-
-        return torch.cond(torch.sum(x) > 0, inner, lambda a: a - 1.0, (x,))
 
 
 @_configured
@@ -388,15 +347,8 @@ MODES: dict[str, Mode] = {
     "a mutable buffer over four calls, INT": Mode(stateful(INT, _IMAGES, config=INT8), (Running,)),
     "a key-value cache over four calls, FP": Mode(stateful("TOSA-1.0+FP", _TOKENS), (Cache,)),
     "a key-value cache over four calls, INT": Mode(stateful(INT, _TOKENS, config=INT8), (Cache,)),
-    "a cache that knows its position, over four calls, FP": Mode(stateful("TOSA-1.0+FP", _TOKENS), (CountingCache,)),
-    "a cache that knows its position, over four calls, INT": Mode(
-        stateful(INT, _TOKENS, config=INT8), (CountingCache,)
-    ),
-    "a delay line over four calls, FP": Mode(stateful("TOSA-1.0+FP", _IMAGES), (DelayLine,)),
-    "a delay line over four calls, INT": Mode(stateful(INT, _IMAGES, config=INT8), (DelayLine,)),
     "cond, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Choice,)),
     "cond, INT+cf": Mode(control_flow("TOSA-1.0+INT+cf", INT8), (Choice,)),
     "while_loop, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Loop,)),
     "while_loop, INT+cf": Mode(control_flow("TOSA-1.0+INT+cf", INT8), (Loop,)),
-    "a cond in a cond, FP+cf": Mode(control_flow("TOSA-1.0+FP+cf"), (Nested,)),
 }  # fmt: skip

@@ -106,8 +106,3 @@ def pairwise_cases() -> tuple[tuple[Row, str], ...]:
         for i, kind in enumerate(KINDS)
         for j, join in enumerate(JOINS)
     )
-
-
-def pairwise_rows() -> tuple[Row, ...]:
-    """The 49 of the 392 rows that ``pairwise_cases`` has."""
-    return tuple(row for row, _ in pairwise_cases())

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, validate
 
 import safe_arm
 
@@ -16,5 +16,4 @@ def schema(name: str) -> dict[str, Any]:
 
 def check_document(document: Any, name: str) -> None:
     """Assert that a schema is one, and that a document is as it says."""
-    Draft202012Validator.check_schema(schema(name))
-    Draft202012Validator(schema(name)).validate(document)
+    validate(document, schema(name), Draft202012Validator)

@@ -1,4 +1,4 @@
-"""Which wheels are installed, to the byte: what is kept of upstream's results belongs to these and no others."""
+"""Which wheels are installed, to the byte: what is on record of stock belongs to these and no others."""
 
 import base64
 import hashlib

@@ -104,10 +104,6 @@ def test_a_budget_that_nothing_keeps_is_no_target_that_is_not_reached():
     assert "the target is not reached: nothing is" in front_page(found, "net")
 
 
-def test_one_trial_is_drawn_in_the_middle():
-    assert "<circle" in front_page(aiming(12.5, found=replace(FOUND, trials=(START,), best=START)), "net")
-
-
 def test_many_operators_are_counted():
     choice = Choice(operators={f"conv2d_{i}": "int16" for i in range(12)})
     assert changed(choice).endswith(" and 4 more")

@@ -1,7 +1,6 @@
 """Run ExecuTorch's own Arm tests, as shipped in its wheel, through the stock classes and through ours, in shards.
 
     python tests/upstream/arm_suite.py                    all that needs neither a download nor a board
-    python tests/upstream/arm_suite.py --seconds 3600     as much of it as an hour takes: every file first
     python tests/upstream/arm_suite.py --processes 2      shards side by side, each with records of its own
     python tests/upstream/arm_suite.py --sample           the sample of CI: ours alone, beside the results that are kept
 
@@ -139,17 +138,14 @@ class Records:
     def wanted(self, through: str, ids: list[str]) -> list[str]:
         """Return which of these tests have to be run.
 
-        ``reject`` runs all of them. ``propagate`` runs those where a class of ours took part and left an operator out,
-        or that did not pass; else nothing was refused. ``stock`` runs what did not pass: the rest comes last, see
-        ``run``.
+        ``propagate`` runs those where under ``reject`` a class of ours took part and left an operator out, or that did
+        not pass; else nothing was refused.
         """
         known, reject = self.results(through), self.results("reject")
         ids = [name for name in ids if name not in known]
-        if through == "reject":
+        if through != "propagate":
             return ids
         ours = {name: reject[name] for name in ids if name in reject}
-        if through == "stock":
-            return [name for name, of in ours.items() if of["outcome"] != "passed"]
         ours = {name: of for name, of in ours.items() if of["partitioners"] + of["quantizers"]}
         return [name for name, of in ours.items() if of.get("outside") or of["outcome"] != "passed"]
 
@@ -178,33 +174,26 @@ class Records:
 
     def run_turn(self, through: str, ids: list[str]) -> None:
         """Run those of these tests that have no result yet, and print how many and how long."""
-        known = self.results(through)
-        if chosen := [name for name in ids if name not in known]:
+        if chosen := self.wanted(through, ids):
             started = time.monotonic()
             self.run_shard(through, chosen)
             print(f"{through:9} {len(chosen):4} tests {time.monotonic() - started:6.0f} s", flush=True)
 
 
-def run(folder: Path, ids: list[str], size: int, deadline: float, processes: int) -> None:
-    """Run tests shard by shard, through ours and, where they do not pass, through stock; at last all through stock.
-
-    Ends between two turns when the time is over.
-    """
+def run(folder: Path, ids: list[str], size: int, processes: int) -> None:
+    """Run tests shard by shard, through ours and through stock."""
     workers: SimpleQueue[Records] = SimpleQueue()
     for number in range(processes):
         workers.put(Records(folder, suite(), number))
 
-    def turns(shard: list[str], every: bool) -> None:
+    def turns(shard: list[str]) -> None:
         worker = workers.get()
-        for through in ("stock",) if every else ("reject", "stock", "propagate"):
-            if time.monotonic() < deadline:
-                worker.run_turn(through, shard if every else worker.wanted(through, shard))
+        for through in ("reject", "stock", "propagate"):
+            worker.run_turn(through, shard)
         workers.put(worker)
 
-    shards = [ids[begin : begin + size] for begin in range(0, len(ids), size)]
     with ThreadPoolExecutor(processes) as pool:
-        for every in (False, True):
-            list(pool.map(turns, shards, [every] * len(shards)))
+        list(pool.map(turns, [ids[begin : begin + size] for begin in range(0, len(ids), size)]))
 
 
 def todays(of: Sequence[Any], every: int, day: int) -> list[Any]:
@@ -250,7 +239,6 @@ def _emptied(folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after this time, between two shards")
     parser.add_argument("--shard", type=int, default=200, metavar="N", help="tests a process")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="shards side by side")
     parser.add_argument("--match", default="", help="only tests with this in their ids")
@@ -266,7 +254,7 @@ def main() -> int:
     if options.fresh:
         _emptied(folder)
     ids = [name for name in spread(listing()[kind]) if options.match in name]
-    run(folder, ids, options.shard, time.monotonic() + options.seconds, options.processes)
+    run(folder, ids, options.shard, options.processes)
     return 0
 
 

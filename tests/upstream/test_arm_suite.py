@@ -1,13 +1,10 @@
 """Upstream's tests run through ours, one that ends its process included; each difference from stock has a reason."""
 
-import json
-import threading
-import time
 from importlib.metadata import version
 
 import arm_suite
 import pytest
-from arm_suite import HEAVY, LIMIT, SAMPLE, SEEDED, SEEDS, THROUGH, Records, spread
+from arm_suite import SAMPLE, SEEDED, SEEDS, Records
 from arm_suite_table import KEPT, KINDS, PAGE, Difference, Reason, differences, page, read, reason_of, reasons
 
 KEPT_RELEASES = sorted(path.stem for path in KEPT.glob("*.txt"))
@@ -66,57 +63,6 @@ def test_each_seed_reaches_the_tests(tmp_path):
         records.run_shard("reject", ["test_it.py::test_seed"])
         assert records.results("reject")["test_it.py::test_seed"]["outcome"] == outcome
     assert "TEST_SEED" in (arm_suite.suite() / "conftest.py").read_text()
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    """Records of four tests under ``reject``: nothing of ours, all delegated, something left out, failed."""
-    records = Records(tmp_path, tmp_path)
-    ours = {"partitioners": 1, "quantizers": 0}
-    lines = [
-        {"id": "none", "outcome": "passed", "partitioners": 0, "quantizers": 0},
-        {"id": "all", "outcome": "passed", **ours},
-        {"id": "some", "outcome": "passed", "outside": ["aten::cos: why"], **ours},
-        {"id": "failed", "outcome": "failed", **ours},
-        {"id": "begun", "begun": time.time() - LIMIT},
-    ]
-    records.record("reject").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"id": "half a l')
-    return records
-
-
-def test_what_has_a_result_is_not_run_again(recorded):
-    ids = ["none", "all", "some", "failed", "begun", "half"]
-    assert recorded.wanted("reject", ids) == ["begun", "half"]
-    assert recorded.wanted("stock", ids) == ["failed"]
-    assert recorded.wanted("propagate", ids) == ["some", "failed"]
-
-
-def test_shards_run_side_by_side_and_what_one_worker_ran_no_other_runs(tmp_path, monkeypatch):
-    ran, both = [], threading.Barrier(2, timeout=30)
-
-    def run_shard(records, through, ids):
-        if through == "reject" and len(ran) < 2:
-            both.wait()
-        ran.append((through, *ids))
-        ended = {"outcome": "passed", "partitioners": 1, "quantizers": 0, "outside": ["aten::cos: why"]}
-        with records.record(through).open("a") as file:
-            file.writelines(json.dumps({"id": name, **ended}) + "\n" for name in ids)
-
-    monkeypatch.setattr(Records, "run_shard", run_shard)
-    monkeypatch.setattr(arm_suite, "suite", lambda: tmp_path)
-    for _ in range(2):
-        arm_suite.run(tmp_path, list("abcd"), 1, float("inf"), 2)
-    assert sorted(ran) == sorted((through, name) for through in THROUGH for name in "abcd")
-    assert {path.stem[-1] for path in tmp_path.glob("*-reject-*.jsonl")} == {"0", "1"}
-
-
-def test_each_file_comes_before_any_file_s_second_test_and_models_last():
-    ids = [f"ops/test_{file}.py::test[{row}]" for file in "abc" for row in range(3)] + [f"{HEAVY[0]}test_m.py::test"]
-    drawn = spread(ids)
-    assert sorted(drawn) == sorted(ids)
-    assert drawn == spread(ids)
-    assert {name.partition("::")[0] for name in drawn[:3]} == {f"ops/test_{file}.py" for file in "abc"}
-    assert drawn[-1].startswith(HEAVY[0])
 
 
 def test_a_reason_fits_by_test_and_by_both_outcomes():

@@ -8,12 +8,10 @@ import sys
 import pytest
 import torch
 from broken_model import break_model
-from lowering import PROFILES, codes_apart, delegates, lower, quantize, tosa
-from small import Lambda, image
+from lowering import PROFILES, delegates, lower, tosa
+from small import image
 
 from safe_arm import SafeArmPartitioner
-from safe_arm.core.errors import DemotionWarning
-from safe_arm.passes.manager import CORRECTIONS
 from safe_arm.verification import model_process
 from safe_arm.verification.delegate import arranged
 from safe_arm.verification.model_process import ModelProcess
@@ -175,22 +173,6 @@ def test_a_model_that_crashes_on_one_delegate_alone_rejects_it(monkeypatch, dele
         for _ in "ab":
             with pytest.raises(error, match=words):
                 model(delegate.flatbuffer, inputs)
-
-
-def test_what_crashes_the_model_is_demoted(profile):
-    """Known issue S44: a convolution of more channels than it gets."""
-    net = Lambda(lambda m, x: m.conv(torch.cat((x, x, x, x), 1)))
-    gray = (image()[0][:, :1],)
-    graph_module = quantize(net, gray, tosa(profile))
-    without = tuple(correction for correction in CORRECTIONS if correction.name != "whole-joins")
-    partitioner = SafeArmPartitioner(tosa(profile), corrections=without)
-    with pytest.warns(DemotionWarning, match="100.0 % of the MACs"):
-        manager = lower(graph_module, gray, partitioner)
-    assert codes_apart(manager, graph_module, gray) == 0
-    (demoted,) = partitioner.report.demoted
-    assert demoted.op == "aten::convolution"
-    assert demoted.reason == "the TOSA reference model crashes on this delegate: it was ended by signal 11"
-    assert all(record.verified for record in partitioner.report.verifications)
 
 
 def test_an_interrupt_ends_the_process(monkeypatch, delegate, inputs, started):

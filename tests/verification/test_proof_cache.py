@@ -1,23 +1,18 @@
 """Proofs kept in the user's cache: found again if nothing changed, and never in the way of an export."""
 
 import logging
-import multiprocessing
 from dataclasses import replace
 
 import faults
 import pytest
-import torch
-from lowering import PROFILES, delegates, lower_safely, quantize, tosa
-from mutations import MUTATIONS
-from proving import collecting
-from small import Lambda, image
+from lowering import PROFILES, delegates, lower_safely, tosa
+from small import image
 from spying import noted
 
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification import model_process, proof_cache
 from safe_arm.verification.proof import Proof
 
-RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 RIGHT = Proof(
     True, worst=1.0, tried=6, note="verified at (1, 3)", apart_worst=7.0, apart_mean=0.65, apart_output=1,
     apart_unit="integers", ties=("avg_pool2d",), tolerated=("sigmoid", "exp"),
@@ -66,17 +61,6 @@ def test_a_proof_s_key_has_all_that_it_depends_on():
     keys.add(prover.key("another", b"flatbuffer"))
     assert len(keys) == len(others) + 3
     assert replace(prover, samples=[image()]).key("cut", b"flatbuffer") == "", "they are run each time"
-
-
-def test_a_delegate_that_became_wrong_is_proven_anew(by_measurement_alone):
-    """The user's graph is the same: a pass of ExecuTorch makes another delegate of it."""
-    net = Lambda(lambda m, x: torch.cat((torch.relu(m.conv(x)), m.conv_b(x)), 1))
-    graph_module = quantize(net, image(), tosa(PROFILES[0]))
-    with collecting() as proven:
-        exported(graph_module)
-        with RELU_DROPPED.planted():
-            exported(graph_module)
-    assert len(proven) == 2
 
 
 def test_nothing_that_is_not_verified_is_kept(cache):
@@ -146,23 +130,6 @@ def test_it_can_be_switched_off_and_follows_the_user_s_cache(monkeypatch, tmp_pa
     assert proof_cache.folder() == tmp_path / "safe_arm" / "proofs"
     proof_cache.keep("a", RIGHT)
     assert proof_cache.recall("a") == RIGHT
-
-
-def write_many(number):
-    for _ in range(50):
-        proof_cache.keep("shared", RIGHT)
-        assert proof_cache.recall("shared") == RIGHT
-
-
-def test_two_processes_with_the_same_proof(cache):
-    fork = multiprocessing.get_context("fork")
-    both = [fork.Process(target=write_many, args=(number,)) for number in range(2)]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join()
-    assert [process.exitcode for process in both] == [0, 0]
-    assert [file.name for file in cache.iterdir()] == ["shared.json"]
 
 
 def test_it_does_not_grow_for_ever(monkeypatch, cache):
