@@ -48,6 +48,7 @@ from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
+from safe_arm.quantizer.spellings.given_batches import give_batches
 from safe_arm.quantizer.spellings.high_ranks import lower_ranks
 from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
@@ -73,6 +74,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     compute_in_float32,
     spell_out_activations,
+    give_batches,
     spell_out_operators,
     spell_out_with_constants,
     spell_out_powers,

@@ -66,6 +66,14 @@ def _adaptive_avg_pool1d(x: Tensor, counts: list[int]) -> Tensor:
     return _ATEN.adaptive_avg_pool2d(image, [1, *counts]).squeeze(_ROWS)
 
 
+def _adaptive_avg_pool2d(x: Tensor, counts: list[int]) -> Tensor | None:
+    """Return the means of equal windows of a dynamic batch; stock cuts each window out, and delegates no such slice."""
+    window = _window(x, counts)
+    if window is None or is_static(x):
+        return None
+    return F.avg_pool2d(x, window, window)
+
+
 def _avg_pool3d(
     x: Tensor,
     kernel: list[int],
@@ -123,4 +131,5 @@ POOLS = {
     _ATEN.max_pool1d.default: _max_pool1d,
     _ATEN.avg_pool3d.default: _avg_pool3d,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
+    _ATEN.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
 }

@@ -2,9 +2,15 @@
 
 from typing import ClassVar
 
+import pytest
+import torch
 import torch.nn.functional as F
+from lowering import PROFILES, RELEASE, by_one_call, lower_program, min_max, tosa
 from small import image
 from spelled import Spelling
+from torch.export import Dim
+
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 
 
 class TestPools(Spelling):
@@ -29,4 +35,20 @@ class TestPools(Spelling):
         "the place of the largest": lambda m, x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
         "columns of an image without a batch": lambda m, x: F.unfold(x[0], 3),
         "an image without a batch": lambda m, x: F.adaptive_max_pool2d(x[0], 1),
+        "means of windows, of a static batch": lambda m, x: F.adaptive_avg_pool2d(x, (2, 4)),
     }
+
+
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates nothing of a dynamic size")
+@pytest.mark.parametrize("counts", [1, (2, 4)])
+def test_means_of_windows_of_a_dynamic_batch_are_one_exact_delegate(counts):
+    net = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.AdaptiveAvgPool2d(counts), torch.nn.ReLU())
+    example, how = image(rows=2), {"dynamic_shapes": ({0: Dim("b", min=1, max=4)},)}
+    quantizer = SafeTOSAQuantizer(tosa(PROFILES[0]))
+    quantizer.set_global(min_max())
+    module = torch.export.export(net, example, **how).module(check_guards=False)
+    quantised = by_one_call(quantizer, module, [example])
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    lower_program(torch.export.export(quantised, example, **how), partitioner)
+    assert partitioner.report.fallbacks == ()
+    assert [each.exact for each in partitioner.report.verifications] == [True]
