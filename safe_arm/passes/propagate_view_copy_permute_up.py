@@ -25,7 +25,12 @@ class PropagateViewCopyPermuteUpPass(
 
     def _move_node(self, node: Node, frontier: Node, previous_frontier: Node) -> None:
         operands = [each for each in frontier.all_input_nodes if not _is_number(each)]
-        if len(operands) != 1 or operands == frontier.all_input_nodes[:1]:
+        # The other operand of a table of one value is the table.
+        if (
+            _is_number(frontier)
+            or len(operands) != 1
+            or operands == frontier.all_input_nodes[:1]
+        ):
             super()._move_node(node, frontier, previous_frontier)
             return
         (operand,) = operands

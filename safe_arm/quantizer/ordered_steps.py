@@ -8,6 +8,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from safe_arm.quantizer.domains.bounded_domains import observe_between_bounds
+from safe_arm.quantizer.domains.cast_domains import part_from_casts
 from safe_arm.quantizer.domains.clamp_domains import give_clamps_domains
 from safe_arm.quantizer.domains.mean_domains import (
     leave_room_for_means,
@@ -139,6 +140,7 @@ KEPT_FINE = (
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (
+    part_from_casts,
     give_clamps_domains,
     observe_between_bounds,
     keep_moved_domains,

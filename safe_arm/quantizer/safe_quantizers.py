@@ -40,6 +40,7 @@ from safe_arm.quantizer.domains.branch_domains import free_branch_domains
 from safe_arm.quantizer.domains.branch_observers import share_domains_of_branches
 from safe_arm.quantizer.domains.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.domains.pool_domains import convolve_pools
+from safe_arm.quantizer.graphs.constant_sizes import sizes_of_constants_kept
 from safe_arm.quantizer.graphs.factory_operators import factories_left_alone
 from safe_arm.quantizer.graphs.functional_writes import LOST_WRITE, write_functionally
 from safe_arm.quantizer.graphs.named_operators import complete_names, record_names
@@ -335,7 +336,12 @@ class _SafeRules(CheckedSettings):
         copy_scaled_weights(model, keeps_shared=self._trains)
         try:
             # A buffer that is written to is traced as a leaf that requires gradients (T11).
-            with counted_once(model), switch.running_passes(), torch.no_grad():
+            with (
+                counted_once(model),
+                sizes_of_constants_kept(model),
+                switch.running_passes(),
+                torch.no_grad(),
+            ):
                 return with_states_apart(model, super().transform_for_annotation)
         except Exception:
             forget_annotations(self)

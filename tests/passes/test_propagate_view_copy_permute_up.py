@@ -18,7 +18,7 @@ from lowering import (
     quantize,
     tosa,
 )
-from small import Lambda
+from small import Built, Lambda
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.acceleration.switch import SWITCH
@@ -73,6 +73,13 @@ COMPARED = Lambda(lambda m, x: m.conv(x.expand(2, 4, 5, 7)) < 0.2)
 def test_stock_moves_a_permute_to_the_number():
     (given,) = computed_by(TOSAPartitioner(tosa(FLOAT)), COMPARED, GRAY)
     assert not torch.equal(given, COMPARED(*GRAY))
+
+
+def test_a_view_behind_a_table_of_one_value_moves_to_the_value():
+    """The table has 256 numbers, and what is looked up in it is one."""
+    gate = Built(lambda m, x: x.sigmoid() @ m.weight, weight=torch.ones(1, 8))
+    inputs = (torch.full((1, 1), 0.5),)
+    lower_exactly(quantize(gate, inputs, tosa("TOSA-1.0+INT")), tosa("TOSA-1.0+INT"), inputs)
 
 
 @pytest.mark.parametrize("name", NUMBERS)

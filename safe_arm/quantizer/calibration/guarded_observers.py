@@ -46,6 +46,8 @@ from safe_arm.quantizer.training.trained_weights import follow_weights
 
 #: Batches that the watch is shown of an input while a net is trained; to look at each costs a fifth of a small net.
 _LOOKS_IN_TRAINING = 64
+#: Maximum number of steps of a quantiser that are few for what it has to tell apart.
+_MOST_STEPS = 1 << 16
 
 
 def guard_observers(
@@ -207,6 +209,9 @@ class GuardedObserver(ObserverBase):
         return scale, zero_point
 
     def _judge(self, step: float, steps: int) -> None:
+        """Warn of what few steps cost; in 32 bits they are whole numbers or fine enough for a sum, and cost nothing."""
+        if steps > _MOST_STEPS:
+            return
         is_doubted = False
         if self.watch is not None and self.input_name:
             is_doubted = self.watch.judge(self.input_name, step, steps)

@@ -5,6 +5,7 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -30,6 +31,16 @@ def _rest(x: Tensor, beta: float = 1) -> Tensor:
     """Return ``log(1 + exp(-|beta * x|))``."""
     # A negation would share the domain of the magnitude, half of it unused.
     return (x.abs() * -float(beta)).exp().log1p()
+
+
+def _log_of_sum(x: Tensor, y: Tensor) -> Tensor:
+    """Return ``log(exp(x) + exp(y))`` as the larger value and a rest of at most log(2)."""
+    return torch.maximum(x, y) + _rest(x - y)
+
+
+def _binary_log_of_sum(x: Tensor, y: Tensor) -> Tensor:
+    rest = _rest(x - y, math.log(2))
+    return torch.maximum(x, y) + rest * (1 / math.log(2))
 
 
 def _mish(x: Tensor) -> Tensor:
@@ -66,6 +77,8 @@ def _rrelu(
 
 ACTIVATIONS = {
     _ATEN.softplus.default: _softplus,
+    _ATEN.logaddexp.default: _log_of_sum,
+    _ATEN.logaddexp2.default: _binary_log_of_sum,
     _ATEN.mish.default: _mish,
     _ATEN.log_sigmoid.default: _log_sigmoid,
     _ATEN.threshold.default: _threshold,

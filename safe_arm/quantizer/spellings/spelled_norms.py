@@ -100,6 +100,21 @@ def _linalg_norm(
     return _ATEN.linalg_vector_norm(x, 2, dims, keepdim)
 
 
+def _norm_of_vectors(
+    x: Tensor, order: float, dims: list[int] | None, keepdim: bool, *_: Any
+) -> Tensor | None:
+    """Return a norm of infinite order as the extreme of the magnitudes."""
+    if not x.dim():
+        return None
+    if not dims:
+        dims = list(range(x.dim()))
+    if order == math.inf:
+        return x.abs().amax(dims, keepdim)
+    if order == -math.inf:
+        return x.abs().amin(dims, keepdim)
+    return None
+
+
 def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
     """Tell whether a norm is the root of a sum of squares; along two dimensions that of order 2 is another."""
     if order != 2:
@@ -260,6 +275,7 @@ NORMS = {
     _ATEN.instance_norm.default: _instance_norm,
     _ATEN.rms_norm.default: _rms_norm,
     _ATEN.linalg_norm.default: _linalg_norm,
+    _ATEN.linalg_vector_norm.default: _norm_of_vectors,
 }
 #: Spellings of norms as those of groups.
 NORMS_IN_GROUPS = {_ATEN.instance_norm.default: _instance_norm_in_groups}

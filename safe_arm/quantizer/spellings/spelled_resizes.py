@@ -5,6 +5,9 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +17,24 @@ from torch.fx import Node
 from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
 
 _ATEN = torch.ops.aten
-_BICUBIC = _ATEN.upsample_bicubic2d.vec
+_OF_CENTRES = (
+    _ATEN._upsample_nearest_exact1d.vec,
+    _ATEN._upsample_nearest_exact2d.vec,
+)
+#: Resizes of rows and columns, one after the other; the smoothed ones take the mean of what falls into a pixel.
+_SEPARABLE = (
+    _ATEN.upsample_bicubic2d.vec,
+    _ATEN._upsample_bicubic2d_aa.vec,
+    _ATEN._upsample_bilinear2d_aa.vec,
+)
 _TRANSPOSE = _ATEN.transpose.int
 _LINEAR = _ATEN.linear.default
 #: Maximum length of a side that is resized by a matrix.
 _LONGEST = 1024
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
+#: Number of dimensions of a batch of images.
+_IMAGE = 4
 
 
 def _nearest(
@@ -66,7 +80,34 @@ def _with_row(numbers: list[Any] | None) -> list[Any] | None:
     return [one, *numbers]
 
 
-def _bicubic(
+def _nearest_of_centres(
+    resize: Callable[..., Tensor],
+    write: Writer,
+    x: Node,
+    sizes: list[int] | None,
+    scales: list[float] | None,
+) -> Node | None:
+    """Write a resize by the nearest centre as one by the nearest corner; None where they take other values."""
+    value = tensor_of(x)
+    assert value is not None
+    if not _has_numbers(value):
+        return None
+    by_corners = _ATEN.upsample_nearest2d.vec
+    is_image = value.dim() == _IMAGE
+    if not is_image:
+        by_corners = _ATEN.upsample_nearest1d.vec
+    places = torch.arange(float(math.prod(value.shape[2:])))
+    places = places.view(1, 1, *value.shape[2:])
+    expected = resize(places, sizes, scales)
+    if not torch.equal(by_corners(places, sizes, scales), expected):
+        return None
+    if is_image:
+        return write(by_corners, x, sizes, scales)
+    return _nearest(write, x, sizes, scales)
+
+
+def _by_matrices(
+    resize: Callable[..., Tensor],
     write: Writer,
     x: Node,
     sizes: list[int] | None,
@@ -76,9 +117,8 @@ def _bicubic(
     """Write a resize of rows and columns as two linear layers, whose weights are resized unit matrices."""
     value = tensor_of(x)
     assert value is not None
-    for size in value.shape:
-        if not isinstance(size, int) or size > _LONGEST:
-            return None
+    if not _has_numbers(value) or max(value.shape) > _LONGEST:
+        return None
 
     def resized(image: Tensor, place: int) -> Tensor:
         """Return an image with one side resized as that side of x."""
@@ -86,10 +126,10 @@ def _bicubic(
         factors = [1.0, 1.0]
         if scales is not None:
             factors[place] = scales[place]
-            return _BICUBIC(image, None, aligns, factors)  # type: ignore[no-any-return]
+            return resize(image, None, aligns, factors)
         assert sizes is not None
         given[place] = sizes[place]
-        return _BICUBIC(image, given, aligns, None)  # type: ignore[no-any-return]
+        return resize(image, given, aligns, None)
 
     units = [torch.eye(size).view(1, 1, size, size) for size in value.shape[2:]]
     down = resized(units[0], 0)[0, 0]
@@ -102,8 +142,14 @@ def _bicubic(
     return write(_TRANSPOSE, higher, -1, -2)
 
 
+def _has_numbers(value: Tensor) -> bool:
+    """Return whether no size is dynamic."""
+    return all(isinstance(size, int) for size in value.shape)
+
+
 RESIZES = {
     _ATEN.upsample_nearest1d.vec: _nearest,
     _ATEN.upsample_linear1d.vec: _linear,
-    _BICUBIC: _bicubic,
+    **{resize: partial(_nearest_of_centres, resize) for resize in _OF_CENTRES},
+    **{resize: partial(_by_matrices, resize) for resize in _SEPARABLE},
 }

@@ -57,6 +57,15 @@ def test_so_is_one_beside_larger_values_in_any_operator_of_one_domain(rule):
     assert quantised(Lambda(lambda m, x: (rule(m, x), x.sigmoid().mean())))[1]
 
 
+def test_whole_numbers_in_32_bits_lose_nothing():
+    """Integers that are cast to floats have a step of 1 in a domain of their own."""
+    places = [(torch.arange(7).roll(shift) * 2,) for shift in range(4)]
+    net = Lambda(lambda m, x: (torch.cat((x.float(), x.float() * 0.3)), x.float()[:, None].relu()))
+    graph_module, texts = doubts(quantised_whole, quantizer_of(), net, places)
+    assert [text for text in texts if " steps of " in text] == []
+    assert torch.equal(graph_module(*places[0])[1], net(*places[0])[1])
+
+
 def test_operands_that_have_domains_of_their_own_are_not():
     assert quantised(Lambda(together(APART)))[1] == []
 

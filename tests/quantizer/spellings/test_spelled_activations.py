@@ -20,6 +20,8 @@ class TestActivations(Spelling):
         "hardshrink": lambda m, x: F.hardshrink(x, 0.7),
         "softshrink": lambda m, x: F.softshrink(x, 0.7),
         "randomised leaky relu": lambda m, x: F.rrelu(x),
+        "log of a sum": lambda m, x: torch.logaddexp(x, x.flip(1)),
+        "log of a sum to base 2": lambda m, x: torch.logaddexp2(x, m.conv.bias.view(4, 1, 1)),
     }
     kept: ClassVar = {
         "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),

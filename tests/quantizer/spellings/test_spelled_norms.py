@@ -1,5 +1,6 @@
 """Norms that no annotator knows are written with operators that one does."""
 
+import math
 from typing import ClassVar
 
 import pytest
@@ -32,6 +33,9 @@ class TestNorms(Spelling):
         "root mean square": lambda m, x: F.rms_norm(x, (8,)),
         "root mean square of two dimensions": lambda m, x: F.rms_norm(x, (8, 8), m.linear.weight, 1e-3),
         "Frobenius norm": lambda m, x: torch.linalg.norm(x, dim=(1, 2)),
+        "largest magnitude": lambda m, x: torch.linalg.vector_norm(x, math.inf, 1),
+        "largest magnitude of all": lambda m, x: torch.linalg.vector_norm(x, math.inf),
+        "least magnitude": lambda m, x: torch.linalg.vector_norm(x, -math.inf, (1, 2), True),
         "norm of order 2": lambda m, x: torch.linalg.norm(x, 2, dim=1, keepdim=True),
         "length 1": lambda m, x: F.normalize(x, dim=-1),
     }
@@ -40,6 +44,8 @@ class TestNorms(Spelling):
         "a norm that writes what was seen": lambda m, x: F.instance_norm(x, torch.zeros(4), torch.ones(4)),
         "a norm of matrices": lambda m, x: torch.linalg.norm(x, 2, dim=(2, 3)),
         "a norm of order 3": lambda m, x: torch.linalg.norm(x, 3, dim=1),
+        "a vector norm of order 3": lambda m, x: torch.linalg.vector_norm(x, 3, 1),
+        "a number of values": lambda m, x: torch.linalg.vector_norm(x, 0, 1),
     }
 
 
