@@ -174,8 +174,8 @@ instead, like a U-Net.
 {rows}
 
 ## Notes
-* **Loops.** With stock's quantiser the body reads its value in a domain of its own, and the delegate rounds it once more
-  each turn (S40). With ours a value has one domain in and around the loop.
+* **Loops.** With stock's quantiser the body reads its value in a domain of its own, and the delegate rounds it once
+  more each turn (S40). With ours a value has one domain in and around the loop.
 * **`cond` over convolutions in INT.** The backend fails on weights that are passed to a branch; safe_arm leaves them on
   the CPU.
 * **bfloat16.** These delegates run here and are right, but `verify=True` does not run them yet and says "not verified".
