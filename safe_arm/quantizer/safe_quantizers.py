@@ -30,6 +30,7 @@ from safe_arm.quantizer.annotation.integer_views import annotate_integer_views
 from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.annotation.position_angles import angles_left_alone
 from safe_arm.quantizer.annotation.states_apart import with_states_apart
+from safe_arm.quantizer.calibration.branch_observers import share_domains_of_branches
 from safe_arm.quantizer.calibration.calibration_watch import (
     CalibrationWatch,
     doubt_of_config,
@@ -37,7 +38,6 @@ from safe_arm.quantizer.calibration.calibration_watch import (
 )
 from safe_arm.quantizer.calibration.guarded_observers import guard_observers
 from safe_arm.quantizer.domains.branch_domains import free_branch_domains
-from safe_arm.quantizer.domains.branch_observers import share_domains_of_branches
 from safe_arm.quantizer.domains.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.domains.pool_domains import convolve_pools
 from safe_arm.quantizer.graphs.constant_sizes import sizes_of_constants_kept
