@@ -45,7 +45,7 @@ def compare(stdout: TextIO, stderr: TextIO) -> int:
         first = [row for row in [*references, *rows] if row.target in ("reference", rows[0].target)]
         shown = {row.way: row.image for row in first if row.image is not None}
         picture.draw(held_out()[0], {way: shown[way] for way in PANELS if way in shown}, OUT / "demo.png")
-    console = Console(file=stdout, width=None if stdout.isatty() else 110, highlight=False)
+    console = Console(file=stdout, width=None if stdout.isatty() else 114, highlight=False)
     console.print(table.table(references, rows))
     console.print(table.conclusion(references, rows), f"Picture: {OUT / 'demo.png'}", sep="\n")
     return 0 if all(row.way == "stock" or not (row.crash or row.wrong) for row in rows) else 1
