@@ -13,6 +13,7 @@ from torch import nn
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
+from safe_arm.quantizer.domains.parted_domains import JoinedEdge
 from safe_arm.quantizer.graphs.graph_edits import calls
 
 _CONDITION = torch.ops.higher_order.cond
@@ -47,7 +48,9 @@ def _share(model: GraphModule) -> None:
         returned: list[_Shared] = [None] * len(node.meta["val"])
         for result in node.users:
             for reader in result.users:
-                returned[result.args[1]] = _observer_of(reader, model)
+                observer = _observer_of(reader, model)
+                if observer is not None:
+                    returned[result.args[1]] = observer
         for branch in branches:
             _share_with(model.get_submodule(branch.target), read, returned)
     for node in calls(model, _LOOP):
@@ -57,8 +60,11 @@ def _share(model: GraphModule) -> None:
         _share_with(model.get_submodule(body.target), carried, carried)
 
 
-def _share_with(branch: Any, read: list[_Shared], returned: list[_Shared]) -> None:
+def _share_with(
+    branch: nn.Module, read: list[_Shared], returned: list[_Shared]
+) -> None:
     """Put observers in the place of those that a branch has for its inputs and results."""
+    assert isinstance(branch, GraphModule)
     observers = {}
     pairs = []
     for value, shared in zip(
@@ -66,7 +72,7 @@ def _share_with(branch: Any, read: list[_Shared], returned: list[_Shared]) -> No
     ):
         pairs += [(reader, shared) for reader in value.users]
     if returned:
-        results = branch.graph.output_node().args[0]
+        results: Any = branch.graph.output_node().args[0]
         pairs += zip(results, returned, strict=True)
     for node, shared in pairs:
         own = _observer_of(node, branch)
@@ -82,7 +88,10 @@ def _share_with(branch: Any, read: list[_Shared], returned: list[_Shared]) -> No
 
 
 def _observer_of(node: object, model: GraphModule) -> _Shared:
+    """Return what observes a value; None for a requantiser, which may convert to nothing."""
     if not isinstance(node, Node) or node.op != "call_module":
         return None
-    observer = model.get_submodule(str(node.target))
-    return observer if isinstance(observer, GuardedObserver) else None
+    guard = model.get_submodule(str(node.target))
+    if not isinstance(guard, GuardedObserver) or isinstance(guard.observer, JoinedEdge):
+        return None
+    return guard

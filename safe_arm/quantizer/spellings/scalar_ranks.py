@@ -44,10 +44,12 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     """
     _keep_ranks(model, is_branch=False)
     for loop in calls(model, torch.ops.higher_order.while_loop):
-        _keep_ranks(model.get_submodule(loop.args[0].target), is_branch=True)
+        condition = model.get_submodule(loop.args[0].target)
+        assert isinstance(condition, GraphModule)
+        _keep_ranks(condition, is_branch=True)
 
 
-def _keep_ranks(model: Any, *, is_branch: bool) -> None:
+def _keep_ranks(model: GraphModule, *, is_branch: bool) -> None:
     nodes = []
     for node in model.graph.nodes:
         if node.op != "call_function" or len(node.args) < 2:
