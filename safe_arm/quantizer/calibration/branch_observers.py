@@ -83,8 +83,8 @@ def _share_with(
             if child in observers:
                 setattr(module, name, observers[child])
         derived = getattr(module, "obs_or_fqs", None)
-        if derived:
-            module.obs_or_fqs = [observers.get(each, each) for each in derived]
+        if isinstance(derived, list):
+            derived[:] = [observers.get(each, each) for each in derived]
 
 
 def _observer_of(node: object, model: GraphModule) -> _Shared:
