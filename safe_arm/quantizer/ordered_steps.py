@@ -17,6 +17,7 @@ from safe_arm.quantizer.domains.mean_domains import (
 from safe_arm.quantizer.domains.mirrored_domains import mirror_domains
 from safe_arm.quantizer.domains.moved_domains import keep_moved_domains
 from safe_arm.quantizer.domains.softmax_domains import share_softmax_domains
+from safe_arm.quantizer.graphs.branch_constants import fill_branches, pass_tensors_in
 from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
 from safe_arm.quantizer.graphs.functional_writes import write_functionally
@@ -71,6 +72,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
     note_computed_values,
     write_scopes_out,
+    pass_tensors_in,
     place_by_tensors,
     write_functionally,
     compute_in_float32,
@@ -121,6 +123,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     refine_reciprocals,
     widen_indices,
     name_sizes,
+    fill_branches,
 )
 #: Steps that take an Ethos-U longer, by Vela's estimate, and such as take an Ethos-U85 longer: norms 44 % for a vision
 #: transformer.

@@ -22,8 +22,9 @@ from safe_arm.quantizer.graphs.graph_edits import calls, tensor_of
 _ATEN = torch.ops.aten
 _WAVES = (_ATEN.sin.default, _ATEN.cos.default)
 _INTEGERS = (torch.int32, torch.int64)
-#: Maximum number of floats in an input that is a time step, and no picture.
+#: Maximum number of floats in an input that is a time step, and of its dimensions; a picture has more.
 _FEW = 4
+_DIMENSIONS = 2
 #: Operators of angles besides pointwise ones; an angle from a table that an integer indexes is left to stock.
 _COMPUTED = operators(
     ElementOrigin.VIEW, ElementOrigin.JOINED, ElementOrigin.CAST
@@ -63,7 +64,8 @@ def _is_position(node: Node) -> bool:
     value = tensor_of(node)
     if value is None or value.dtype in _INTEGERS:
         return True
-    return node.op == "placeholder" and value.numel() <= _FEW
+    is_step = value.numel() <= _FEW and value.dim() <= _DIMENSIONS
+    return node.op == "placeholder" and is_step
 
 
 def _is_pointwise(node: Node) -> bool:

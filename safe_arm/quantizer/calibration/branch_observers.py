@@ -13,6 +13,7 @@ from torch import nn
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
+from safe_arm.quantizer.calibration.untaken_branches import Branches
 from safe_arm.quantizer.domains.parted_domains import JoinedEdge
 from safe_arm.quantizer.graphs.graph_edits import calls
 
@@ -32,13 +33,34 @@ def share_domains_of_branches(model: GraphModule) -> None:
         model: a prepared graph.
     """
 
-    def share_once(model: nn.Module, _: object) -> None:
-        hook.remove()
-        assert isinstance(model, GraphModule)
-        _share(model)
+    has_observers = any(isinstance(each, GuardedObserver) for each in model.modules())
+    if has_observers and any(calls(model, _CONDITION, _LOOP)):
+        model.register_forward_pre_hook(_share_once)
 
-    if any(calls(model, _CONDITION, _LOOP)):
-        hook = model.register_forward_pre_hook(share_once)
+
+def _share_once(model: nn.Module, _: object) -> None:
+    for key, hook in list(model._forward_pre_hooks.items()):
+        if hook is _share_once:
+            del model._forward_pre_hooks[key]
+    assert isinstance(model, GraphModule)
+    _share(model)
+    _watch(model)
+
+
+def _watch(model: GraphModule) -> None:
+    """Let each branch be taken that no sample takes."""
+    guards = (each for each in model.modules() if isinstance(each, GuardedObserver))
+    watch = next((each.watch for each in guards), None)
+    if watch is None:
+        return
+    for node in calls(model, _CONDITION):
+        _, *pair, _ = node.args
+        names = (f"true branch of {node.name!r}", f"false branch of {node.name!r}")
+        Branches(names, [model.get_submodule(each.target) for each in pair], watch)
+    for node in calls(model, _LOOP):
+        names = (f"condition of {node.name!r}", f"body of {node.name!r}")
+        pair = node.args[:2]
+        Branches(names, [model.get_submodule(each.target) for each in pair], watch)
 
 
 def _share(model: GraphModule) -> None:
@@ -63,8 +85,12 @@ def _share(model: GraphModule) -> None:
 def _share_with(
     branch: nn.Module, read: list[_Shared], returned: list[_Shared]
 ) -> None:
-    """Put observers in the place of those that a branch has for its inputs and results."""
+    """Put observers in the place of those that a branch has for its inputs and results, which are none of the net's."""
     assert isinstance(branch, GraphModule)
+    for module in branch.children():
+        if isinstance(module, GuardedObserver):
+            module.input_name = ""
+            module.narrow = None
     observers = {}
     pairs = []
     for value, shared in zip(

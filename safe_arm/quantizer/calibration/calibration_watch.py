@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from safe_arm.core.doubts import doubtful_tensors, infinite_factors, merged_inpu
 from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.calibration.input_statistics import InputStatistics
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
+
+if TYPE_CHECKING:
+    from safe_arm.quantizer.calibration.untaken_branches import Branches
 
 #: The warning about a sample of other sizes than the net's.
 _OTHER_SIZES = (
@@ -110,6 +113,7 @@ class CalibrationWatch:
     Attributes:
         over: the model is converted.
         was_shown: a sample has reached an observer of the model.
+        branches: those of the model's conditions and loops.
     """
 
     def __init__(self) -> None:
@@ -120,6 +124,7 @@ class CalibrationWatch:
         self._sizes: dict[str, list[int] | None] = {}
         self._of_other_sizes: set[str] = set()
         self.over = False
+        self.branches: list[Branches] = []
         self._was_missed = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CalibrationWatch:
@@ -215,6 +220,11 @@ class CalibrationWatch:
         for finding in findings:
             warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
         return bool(findings)
+
+    def take_all_branches(self) -> None:
+        """Show samples to the branches that none has reached, and to those within them."""
+        while self.branches:
+            self.branches.pop().take_all()
 
     def findings(self) -> Iterator[str]:
         """Yield what is wrong with the samples."""

@@ -123,6 +123,8 @@ class GuardedObserver(ObserverBase):
     def __getattr__(self, name: str) -> Any:
         # torchao lets an observer that has this attribute convert itself.
         if name == "convert":
+            if self.watch is not None:
+                self.watch.take_all_branches()
             why = self._why_float()
             if why:
                 return partial(leave_float, why=why, ledger=self.ledger)

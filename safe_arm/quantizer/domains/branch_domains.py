@@ -77,8 +77,11 @@ def _carry(node: Node) -> None:
     for result in node.users:
         index: Any = result.args[1]
         operand = carried[index]
-        if operand in specs and annotation_of(result) is not None:
-            annotation_of(result).output_qspec = SharedQuantizationSpec((operand, node))
+        if operand in specs:
+            spec = SharedQuantizationSpec((operand, node))
+            # Stock has none for a loop that reads what it does not carry.
+            none = QuantizationAnnotation(_annotated=True)
+            result.meta.setdefault(Q_ANNOTATION_KEY, none).output_qspec = spec
 
 
 def _part_operands(node: Node) -> None:

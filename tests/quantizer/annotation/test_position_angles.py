@@ -38,6 +38,7 @@ CASES = {
 NEAR_MISSES = {
     "a layer": (lambda m, x, t: torch.sin(x @ torch.ones(8, 8)), 1),
     "many floats": (lambda m, x, t: torch.sin(t[:, None] * FREQUENCIES), 5),
+    "a small picture": (lambda m, x, t: torch.sin(t) + x[0, 0, 0], (1, 2, 2)),
     "a table": (lambda m, x, t: torch.sin(m.linear.weight[t.int()]) + x[0, 0, 0], 1),
     "a sum with a value": (lambda m, x, t: torch.sin(t[:, None] * FREQUENCIES + x[0]), 1),
 }

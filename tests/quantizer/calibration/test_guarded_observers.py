@@ -9,9 +9,9 @@ import pytest
 import stubborn
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, by_one_call, lower_in_part, targets, tosa
+from lowering import HISTOGRAM, lower_in_part, targets, tosa
 from small import Lambda, image
-from stubborn import Stubborn, converted, exported, prepare, quantised_inputs, ramp
+from stubborn import Stubborn, converted, prepare, quantised_inputs, ramp
 from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
@@ -130,36 +130,6 @@ def test_nan_that_an_observer_takes_without_a_word_is_forgotten():
     guard(torch.tensor([float("nan"), 3.0]))
     assert guard.convert.keywords["why"] == "failed: its values include NaN"
     assert (guard.min_val, guard.max_val) == (-1, 1)
-
-
-ONE_OR_OTHER = Lambda(
-    lambda m, x: torch.cond(x.sum() > 0, lambda x: (x * 0.2).relu(), lambda x: x.sigmoid() * 0.3, (m.conv(x),))
-)
-ONE, OTHER = (image()[0].abs(),), (-image()[0].abs(),)
-
-
-def quantised_on(samples, quantizer_class=SafeTOSAQuantizer):
-    """Quantise a condition, and tell how far it is off where the other branch is taken, and what was left float."""
-    quantizer = stubborn.quantizer_of(quantizer_class, "TOSA-1.0+INT+cf")
-    with torch.no_grad():
-        graph_module = by_one_call(quantizer, exported(ONE_OR_OTHER, samples[0] if samples else ONE), samples)
-        off = (graph_module(*OTHER) - ONE_OR_OTHER(*OTHER)).abs().max()
-    return graph_module, float(off), [each.reason for each in getattr(quantizer, "left_float", ())]
-
-
-def test_stock_makes_zeros_of_a_branch_that_no_sample_takes_and_ours_leaves_it_float():
-    assert quantised_on([ONE], TOSAQuantizer)[1] > 0.2
-    graph_module, off, reasons = quantised_on([ONE])
-    assert off < 0.11  # Behind the condition its results, up to 0.3, are clipped to those of the other branch, to 0.2.
-    assert all(
-        reason.endswith("saw no calibration sample: give one for each branch of a condition") for reason in reasons
-    )
-    assert len(reasons) == 2
-    lower_in_part(graph_module, tosa("TOSA-1.0+INT+cf"), ONE, OTHER)
-
-
-def test_a_branch_that_a_sample_takes_and_a_net_that_was_shown_nothing_are_as_in_stock():
-    assert quantised_on([ONE, OTHER])[2] == quantised_on([])[2] == []
 
 
 def test_an_observer_that_was_loaded_was_shown_its_samples():

@@ -97,8 +97,7 @@ def test_on_the_cpu_neither_operands_nor_weights_are_rounded():
 @pytest.mark.parametrize("profile", [ON_CPU, ON_DEVICE])
 def test_the_near_miss_a_loop_of_one_value_is_as_stock_annotates_it(profile):
     def looped(m, x):
-        limit = torch.full((1,), 2000.0)
-        return while_loop(lambda y: (y.abs().sum() < limit).squeeze(), lambda y: (y * 1.5,), (x.tanh(),))[0]
+        return while_loop(lambda y: y.abs().sum() < 2000, lambda y: (y * 1.5,), (x.tanh(),))[0]
 
     model = annotated(Lambda(looped), quantizer_of(TOSAQuantizer, profile), SAMPLES[0])
     assert annotates_no_more(lambda graph: free_branch_domains(graph, profile == ON_DEVICE), model)

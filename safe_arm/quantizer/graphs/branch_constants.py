@@ -1,0 +1,116 @@
+"""Branches of conditions and loops read no tensors of their own: torch cannot trace them once they are nested.
+
+Stock writes tensors of one element as numbers, in branches that are not nested and before its other passes; on a larger
+tensor it raises.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.attributes import attribute
+from safe_arm.quantizer.graphs.graph_edits import (
+    calls,
+    replace_node,
+    set_attribute,
+    tensor_of,
+)
+
+_CONDITION = torch.ops.higher_order.cond
+_LOOP = torch.ops.higher_order.while_loop
+_FULL = torch.ops.aten.full.default
+#: Export copies each tensor that a net makes while it runs.
+_COPIES = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.detach_.default)
+
+
+def pass_tensors_in(model: GraphModule) -> None:
+    """Hand the tensors of several elements that branches read to them as operands.
+
+    Args:
+        model: a float graph before annotation; changed in place, with the graphs of its branches.
+    """
+    for node in list(calls(model, _CONDITION, _LOOP)):
+        first = 0 if node.target is _LOOP else 1
+        branches: list[GraphModule] = []
+        for read in node.args[first : first + 2]:
+            branch = model.get_submodule(read.target)
+            assert isinstance(branch, GraphModule)
+            branches.append(branch)
+        tensors: list[Node] = []
+        for branch in branches:
+            pass_tensors_in(branch)
+            for read in _tensors_read(branch):
+                tensors.append(_hand_over(read, node))
+                _take_in(read, branches)
+        if tensors:
+            *others, operands = node.args
+            node.args = (*others, (*operands, *tensors))
+            model.recompile()
+
+
+def _tensors_read(branch: GraphModule) -> list[Node]:
+    reads = []
+    for node in branch.graph.find_nodes(op="get_attr"):
+        value = tensor_of(node)
+        if value is not None and value.numel() > 1:
+            reads.append(node)
+    return reads
+
+
+def _hand_over(read: Node, node: Node) -> Node:
+    """Store what a branch reads outside of it, and read it there."""
+    model = node.graph.owning_module
+    assert model is not None
+    value = attribute(read.graph.owning_module, read.target)
+    name = f"{read.name}_of_{node.name}"
+    set_attribute(model, name, value)
+    with node.graph.inserting_before(node):
+        outside = node.graph.get_attr(name)
+    outside.meta = dict(read.meta)
+    return outside
+
+
+def _take_in(read: Node, branches: list[GraphModule]) -> None:
+    """Give both branches one more input, and let the one that read the tensor read its input."""
+    for branch in branches:
+        computed = (node for node in branch.graph.nodes if node.op != "placeholder")
+        with branch.graph.inserting_before(next(computed)):
+            taken = branch.graph.placeholder(read.name)
+        taken.meta = dict(read.meta)
+        if branch is read.graph.owning_module:
+            replace_node(read, taken)
+            _drop_copies(taken)
+        branch.recompile()
+
+
+def _drop_copies(value: Node) -> None:
+    for reader in list(value.users):
+        if reader.target in _COPIES:
+            replace_node(reader, value)
+            _drop_copies(value)
+
+
+def fill_branches(model: GraphModule) -> None:
+    """Write tensors that have one value as what fills them, in the graph of a branch.
+
+    Args:
+        model: a float graph before annotation; changed in place if it is that of a branch.
+    """
+    if hasattr(model.graph._codegen, "pytree_info"):
+        return
+    for node in model.graph.find_nodes(op="get_attr"):
+        if tensor_of(node) is None:
+            continue
+        stored = attribute(model, node.target)
+        values = stored.unique()
+        if len(values) != 1:
+            continue
+        arguments = (stored.shape, values.item())
+        with model.graph.inserting_before(node):
+            filled = model.graph.call_function(
+                _FULL, arguments, {"dtype": stored.dtype}
+            )
+        filled.meta = dict(node.meta)
+        replace_node(node, filled)
+    model.recompile()
