@@ -6,14 +6,11 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from folding import changed_once, folded, is_untouched
 from lowering import (
     PROFILES,
-    RELEASE,
-    by_stock,
     check_stocks_bytes,
     codes_apart,
     delegates,
     lower,
     lower_exactly,
-    lower_safely,
     quantize,
     stock_codes_apart,
     tosa,
@@ -54,18 +51,10 @@ def test_the_whole_range_gets_stock_s_bytes(op):
     check_stocks_bytes(graph_module, image(), tosa(PROFILES[1]))
 
 
-@pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DemotionWarning")
 @pytest.mark.parametrize("views", [lambda y: y, lambda y: y.flatten().unsqueeze(0)])
 def test_a_convolution_without_a_batch_has_the_range_of_the_view_behind_it(views):
-    """In INT alone it is not delegated; before 1.5 it ends stock's export, and ours leaves it on the CPU."""
     net, inputs, profile = Lambda(lambda m, x: views(m.conv(x))), (image()[0][0],), PROFILES[1]
     graph_module = quantize(net, inputs, tosa(profile), narrow=True)
-    if RELEASE < (1, 5):
-        manager, _ = lower_safely(graph_module, inputs, tosa(profile), verify=False)
-        assert codes_apart(manager, graph_module, inputs, (BEYOND[0][0],)) == 0
-        with pytest.raises(Exception, match="An error occurred when running"):
-            by_stock(graph_module, inputs, tosa(profile))
-        return
     lower_exactly(graph_module, tosa(profile), inputs, (BEYOND[0][0],), verify=False)
     assert stock_codes_apart(graph_module, inputs, tosa(profile), (BEYOND[0][0],)) == 1
 
