@@ -17,7 +17,11 @@ from safe_arm.quantizer.domains.mean_domains import (
 from safe_arm.quantizer.domains.mirrored_domains import mirror_domains
 from safe_arm.quantizer.domains.moved_domains import keep_moved_domains
 from safe_arm.quantizer.domains.softmax_domains import share_softmax_domains
-from safe_arm.quantizer.graphs.branch_constants import fill_branches, pass_tensors_in
+from safe_arm.quantizer.graphs.branch_constants import (
+    drop_copies_in_branches,
+    fill_branches,
+    pass_tensors_in,
+)
 from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
 from safe_arm.quantizer.graphs.functional_writes import write_functionally
@@ -72,7 +76,6 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
     note_computed_values,
     write_scopes_out,
-    pass_tensors_in,
     place_by_tensors,
     write_functionally,
     compute_in_float32,
@@ -103,6 +106,8 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_log_softmax,
     choose_numbers,
     fill_from_tensors,
+    pass_tensors_in,
+    drop_copies_in_branches,
 )
 #: Steps that are left out where the profile has float: what they would write anew is delegated as it is, and int8 costs
 #: it decibels.

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
 from safe_arm.quantizer.calibration.untaken_branches import Branches
-from safe_arm.quantizer.domains.parted_domains import JoinedEdge
+from safe_arm.quantizer.domains.parted_domains import JoinedEdge, PartedDomain
 from safe_arm.quantizer.graphs.graph_edits import calls
+from safe_arm.quantizer.graphs.stand_ins import Observer, StandIn, shown
 
 _CONDITION = torch.ops.higher_order.cond
 _LOOP = torch.ops.higher_order.while_loop
@@ -103,7 +104,7 @@ def _share_with(
     for node, shared in pairs:
         own = _observer_of(node, branch)
         if own and shared and own.qscheme == shared.qscheme:
-            observers[own.observer] = shared.observer
+            observers[own.observer] = _in_place_of(own.observer, shared.observer)
     for module in branch.modules():
         for name, child in module.named_children():
             if child in observers:
@@ -111,6 +112,32 @@ def _share_with(
         derived = getattr(module, "obs_or_fqs", None)
         if isinstance(derived, list):
             derived[:] = [observers.get(each, each) for each in derived]
+
+
+class _JoinedToo(StandIn):
+    """Observes in a branch what has a domain outside, and shows it to what it is joined with in the branch, too.
+
+    Args:
+        observer: the observer outside.
+        join: the observer of the join.
+    """
+
+    def __init__(self, observer: Observer, join: Observer) -> None:
+        super().__init__(observer)
+        self.join = join
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to both observers, and return it."""
+        self.join(x)
+        return shown(self.observer, x)
+
+
+def _in_place_of(own: Observer, shared: Observer) -> Observer:
+    """Return the observer outside; where a branch joins the value with others, one that the join depends on."""
+    for each in own.modules():
+        if isinstance(each, PartedDomain):
+            return _JoinedToo(shared, each.shared)
+    return shared
 
 
 def _observer_of(node: object, model: GraphModule) -> _Shared:

@@ -14,6 +14,7 @@ from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
+    is_branch,
     pair,
     tensor_of,
 )
@@ -43,6 +44,8 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
             about as many cycles as a pool. Other large windows stay pools: a convolution of 4 x 4 costs an Ethos-U85
             70 % more cycles.
     """
+    if is_branch(model):  # It may read no tensor of its own (T64).
+        return
     for pool in calls(model, _POOL):
         spec = shared_spec(pool)
         if spec is None or not _is_convolution(pool):

@@ -12,6 +12,8 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.graphs.graph_edits import (
     calls,
+    is_branch,
+    is_float32,
     replace_node,
     set_attribute,
     tensor_of,
@@ -19,6 +21,8 @@ from safe_arm.quantizer.graphs.graph_edits import (
 
 _CONDITION = torch.ops.higher_order.cond
 _LOOP = torch.ops.higher_order.while_loop
+_CLONE = torch.ops.aten.clone.default
+_DROPOUT = torch.ops.aten.dropout.default
 _FULL = torch.ops.aten.full.default
 #: Export copies each tensor that a net makes while it runs.
 _COPIES = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.detach_.default)
@@ -91,13 +95,34 @@ def _drop_copies(value: Node) -> None:
             _drop_copies(value)
 
 
+def drop_copies_in_branches(model: GraphModule) -> None:
+    """Let branches of conditions return values instead of copies of them.
+
+    Export copies what a branch returns of its operands. Quantised, the branch computes nothing, which stock takes into
+    no delegate, and the condition neither.
+
+    Args:
+        model: a float graph before annotation; the graphs of its branches are changed in place.
+    """
+    for node in calls(model, _CONDITION):
+        for read in node.args[1:3]:
+            branch = model.get_submodule(read.target)
+            assert isinstance(branch, GraphModule)
+            drop_copies_in_branches(branch)
+            for copied in list(calls(branch, _CLONE, _DROPOUT)):
+                is_plain = not copied.kwargs and not any(copied.args[2:])
+                if is_float32(copied) and is_plain:
+                    replace_node(copied, copied.args[0])
+            branch.recompile()
+
+
 def fill_branches(model: GraphModule) -> None:
     """Write tensors that have one value as what fills them, in the graph of a branch.
 
     Args:
         model: a float graph before annotation; changed in place if it is that of a branch.
     """
-    if hasattr(model.graph._codegen, "pytree_info"):
+    if not is_branch(model):
         return
     for node in model.graph.find_nodes(op="get_attr"):
         if tensor_of(node) is None:

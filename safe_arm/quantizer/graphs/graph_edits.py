@@ -82,6 +82,11 @@ def moved_from(node: Node) -> Node:
     return node
 
 
+def is_branch(model: GraphModule) -> bool:
+    """Tell whether a graph is that of a branch of control flow, and not that of a whole net as it was exported."""
+    return not hasattr(model.graph._codegen, "pytree_info")
+
+
 def calls(model: GraphModule, *targets: Target) -> Iterator[Any]:
     """Give the calls of operators in a graph, its branches not included, in the order of the operators."""
     for target in targets:

@@ -102,6 +102,21 @@ def test_so_does_an_operand_beside_a_larger_one():
     assert ratio(graph_of(of_two), of_two, SAMPLES) > 35
 
 
+def chosen(m, x):
+    """A value is compared in a branch, and read."""
+    return torch.cond(x.sum() > 18, lambda a: torch.where(a > 0.7, a, a * 0.1), lambda a: a * 0.5, (x,))
+
+
+def ended(m, x):
+    """A loop's condition compares what it computes of an operand."""
+    return while_loop(lambda a: a.amax() > 0.5, lambda a: (a * 0.7,), (x,))[0]
+
+
+@pytest.mark.parametrize("rule", [chosen, ended])
+def test_a_value_that_a_branch_compares_keeps_its_range(rule):
+    assert ratio(graph_of(rule), rule, SAMPLES) > 30
+
+
 def test_a_layer_of_a_branch_has_its_bias_in_the_domain_of_what_it_reads():
     net = Built(lambda m, x: torch.cond(x.sum() > 18, m.layer, torch.relu, (x,)), layer=torch.nn.Linear(6, 6))
     with torch.no_grad():

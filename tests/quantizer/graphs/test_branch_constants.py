@@ -4,6 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import by_one_call, lower_exactly, tosa
+from ratios import ratio
 from small import Lambda, image
 from stubborn import exported, quantizer_of
 from torch._higher_order_ops.while_loop import while_loop
@@ -50,7 +51,28 @@ def looped(m, x):
     return while_loop(lambda x: x.amax() > 0.5, body, (x,))[0]
 
 
+def computed(m, x):
+    """What is computed of no input is a tensor of several elements."""
+    return torch.cond(
+        x.sum() > 0,
+        lambda x: x.masked_fill(torch.ones(8, 8).tril() == 0, 0.0),
+        lambda x: x + torch.arange(8) * 0.1,
+        (x,),
+    )
+
+
+def pooled(m, x):
+    """Behind a pool stands no convolution with a tensor of equal weights."""
+    return torch.cond(x.sum() > 0, lambda x: x + torch.nn.functional.avg_pool2d(x, 8), torch.relu, (x,))
+
+
+def skipped(m, x):
+    """Export copies the operand that a branch returns."""
+    return torch.cond(x.sum() > 0, lambda x: torch.dropout(x.clone(), 0.5, False), torch.relu, (x,))
+
+
 RULES = {"centred": centred, "nested": nested, "scaled": scaled, "both scaled": both_scaled, "looped": looped}
+RULES |= {"computed": computed, "pooled": pooled, "skipped": skipped}
 
 
 def quantised(rule, quantizer_class=SafeTOSAQuantizer):
@@ -78,6 +100,7 @@ def test_stock_takes_no_tensor_of_several_elements():
 def test_one_delegate_computes_it_exactly(rule):
     graph_module = quantised(rule)
     assert not read_in_branches(graph_module)
+    assert ratio(graph_module, rule, SAMPLES) > 25
     lower_exactly(graph_module, tosa(ON_DEVICE), *SAMPLES)
 
 
