@@ -35,6 +35,7 @@ _MOVED = 2.0**-21
 #: The same two for floats of 16 bits, in units of their own precision.
 _NEGLIGIBLE_STEPS = 8
 _MOVED_STEPS = 2
+_AUTOCAST = torch.ops.higher_order.wrap_with_autocast
 #: Operators that subtract a mean of what they read: the rounding of that is in the result, many times over where values
 #: all but agree.
 _CENTRING = named("group_norm instance_norm layer_norm std var")
@@ -171,6 +172,10 @@ class _Moving(Interpreter):
     def call_function(
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if target is _AUTOCAST:
+            device, dtype, casts, caches, body, *inputs = args
+            with torch.autocast(device, dtype, casts, caches):
+                return _Moving(body).run(*inputs, enable_io_processing=False)
         schema = getattr(target, "_schema", None)
         if schema is not None and schema.name in _CENTRING:
             args = (_jittered(args[0]), *args[1:])
