@@ -173,9 +173,10 @@ class _Moving(Interpreter):
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
         if target is _AUTOCAST:
-            device, dtype, casts, caches, body, *inputs = args
-            with torch.autocast(device, dtype, casts, caches):
-                return _Moving(body).run(*inputs, enable_io_processing=False)
+            how: Any = args[:4]
+            body: Any = args[4]
+            with torch.autocast(*how):
+                return _Moving(body).run(*args[5:], enable_io_processing=False)
         schema = getattr(target, "_schema", None)
         if schema is not None and schema.name in _CENTRING:
             args = (_jittered(args[0]), *args[1:])
