@@ -1,4 +1,4 @@
-"""Clamps, maxima and minima whose bounds are constant tensors of one number are clamps with numbers.
+"""Clamps whose bounds are constant tensors of one number are clamps with numbers.
 
 Stock gives a clamp with tensors the domain of what it reads, and the bounds that domain as well.
 """
@@ -6,7 +6,6 @@ Stock gives a clamp with tensors the domain of what it reads, and the bounds tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,18 +36,6 @@ def _clamped(
     return write(_CLAMP, x, *numbers)
 
 
-def _extreme(
-    end: str, write: Writer, values: ConstantValues, x: Node, other: Node
-) -> Node | None:
-    """Write the larger or smaller of a value and a number as a clamp; ``end`` names the bound that it has."""
-    for value, bound in ((x, other), (other, x)):
-        if values.of(value) is None:
-            number = _number(values, bound, value)
-            if number is not None:
-                return write(_CLAMP, value, **{end: number})
-    return None
-
-
 def _number(values: ConstantValues, bound: Node, x: Node) -> float | None:
     """Return the number that a bound of a value is; None if it is none, or the value is broadcast to it."""
     constant, value = values.of(bound), tensor_of(x)
@@ -60,8 +47,4 @@ def _number(values: ConstantValues, bound: Node, x: Node) -> float | None:
     return number_of(constant)
 
 
-BOUNDS: dict[Any, Callable[..., Node | None]] = {
-    _ATEN.clamp.Tensor: _clamped,
-    _ATEN.maximum.default: partial(_extreme, "min"),
-    _ATEN.minimum.default: partial(_extreme, "max"),
-}
+BOUNDS: dict[Any, Callable[..., Node | None]] = {_ATEN.clamp.Tensor: _clamped}
