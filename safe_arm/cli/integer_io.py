@@ -30,7 +30,7 @@ def take_integers(program: ExportedProgram) -> Methods:
     """Make a program take and return int8 where it quantises a float input first, or dequantises an output last.
 
     Args:
-        program: a quantised program; it is changed in place.
+        program: a quantised program; it is changed in place. An input that nothing reads keeps its dtype.
 
     Returns:
         By the name of a method that gives it, each parameter of each of them, as ExecuTorch's own pass names them.
@@ -45,6 +45,8 @@ def take_integers(program: ExportedProgram) -> Methods:
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in inputs and gives_float(node):
             users = list(node.users)
+            if not users:
+                continue
             is_whole = len(users) == 1
             _check(f"input {node.name!r}", users[0] if is_whole else None, QUANTISE)
             placeholders.append(node)

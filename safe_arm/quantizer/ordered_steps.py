@@ -28,6 +28,10 @@ from safe_arm.quantizer.graphs.functional_writes import write_functionally
 from safe_arm.quantizer.graphs.index_dtypes import widen_indices
 from safe_arm.quantizer.graphs.item_places import place_by_tensors
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
+from safe_arm.quantizer.graphs.plain_scopes import (
+    write_inner_scopes_out,
+    write_scopes_out,
+)
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
@@ -61,7 +65,6 @@ from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
 from safe_arm.quantizer.spellings.parted_layers import part_layers
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
-from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.spellings.run_time_indices import select_at_run_time
 from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
@@ -76,6 +79,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     drop_guards,
     note_computed_values,
     write_scopes_out,
+    write_inner_scopes_out,
     place_by_tensors,
     write_functionally,
     compute_in_float32,

@@ -58,6 +58,19 @@ def test_the_codes_are_those_of_the_quantised_program(conv_relu_cat):
     assert torch.equal(found, to_codes(wanted, *of("output0"), torch.int8))
 
 
+def test_an_input_that_nothing_reads_stays_as_it_is(files, save, tmp_path):
+    net = Built(lambda m, x, unused, y: x + y)
+    model = save(net, torch.rand(3, 1, 4).unbind(), tmp_path / "net.pt2")
+    arrays = {
+        name: np.random.default_rng(0).uniform(-1, 1, (3, 1, 4)).astype("float32") for name in ("x", "more_0", "more_1")
+    }
+    np.savez(tmp_path / "data.npz", **arrays)
+    files.run("--io=int8", model=model, calibrate=tmp_path / "data.npz")
+    types, methods = interface(files.output)
+    assert types == [["CHAR", "FLOAT", "CHAR"], ["CHAR"]]
+    assert {name.split("_")[1] for name in methods} == {"input0", "input2", "output0"}
+
+
 def test_an_output_that_is_not_quantised_is_named(files, save, tmp_path):
     net = Built(lambda m, x: (x + 1, (x > 0).to(torch.float32) * 1.5))
     model = save(net, (torch.rand(1, 4),), tmp_path / "net.pt2")

@@ -27,6 +27,7 @@ _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
 _PRODUCT = _ATEN.mul.Tensor
 _RECIPROCAL = _ATEN.reciprocal.default
+_LOGARITHM = _ATEN.log.default
 _CLAMP = _ATEN.clamp.default
 _DIFFERENCE = _ATEN.sub.Tensor
 #: The mean of so many values rarely reaches over half of their domain.
@@ -81,7 +82,7 @@ def leave_room_for_means(model: GraphModule) -> None:
 
 
 def leave_room_for_softmaxes(model: GraphModule) -> None:
-    """Observe the sum of a softmax, and its reciprocal, with room for other rows.
+    """Observe the sum of a softmax, and its reciprocal or logarithm, with room for other rows.
 
     A row has one sum, so that attention pooling shows calibration a single one a sample. The probabilities of a row
     whose sum saturates do not add up to 1.
@@ -89,7 +90,7 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for node in calls(model, _RECIPROCAL):
+    for node in calls(model, _RECIPROCAL, _LOGARITHM):
         if is_of_softmax(node):
             divisor = node.args[0]
             _leave_room(node)

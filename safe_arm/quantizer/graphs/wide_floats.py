@@ -1,4 +1,4 @@
-"""A net of 16-bit floats is quantised in float32; its inputs and outputs keep their dtypes."""
+"""A net of 16-bit floats, or with a scope that casts to them, is quantised in float32, but for inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from torch.utils._pytree import tree_map
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.plain_scopes import body_of, casts, write_scopes_out
 
 _HALVES = (torch.float16, torch.bfloat16)
 _CAST = torch.ops.aten.to.dtype
 
 
 def compute_in_float32(model: GraphModule) -> None:
-    """Write a graph of 16-bit floats with float32.
+    """Write a graph of 16-bit floats with float32, and the bodies of its scopes into it.
 
     The codes of a sum or of a length have more digits than a 16-bit float, and between two quantisers torchao
     forgets that a value is none of float32: the converted graph dies on a layer that reads both.
@@ -27,18 +28,12 @@ def compute_in_float32(model: GraphModule) -> None:
             flow, is left alone.
     """
     output = model.graph.output_node()
-    halves = []
-    is_inside = False
-    for node in model.graph.nodes:
-        if not _is_half(node):
-            continue
-        halves.append(node)
-        if node.op != "placeholder" and {*node.users} != {output}:
-            is_inside = True
-    if not is_inside:
+    if not any(_is_inside(node, output) for node in model.graph.nodes):
         return
     if any(map(_is_bound, call_functions(model))):
         return
+    write_scopes_out(model, with_casts=True)
+    halves = list(filter(_is_half, model.graph.nodes))
     results = {}
     for node in output.all_input_nodes:
         if _is_half(node):
@@ -64,13 +59,27 @@ def _narrow(output: Node, dtypes: dict[Node, torch.dtype]) -> None:
         output.replace_input_with(node, narrow)
 
 
+def _is_inside(node: Node, output: Node) -> bool:
+    """Tell whether a node computes with 16-bit floats; a scope is what its body is."""
+    body = body_of(node)
+    if body is not None:
+        result = body.graph.output_node()
+        return casts(node) or any(_is_inside(each, result) for each in body.graph.nodes)
+    if not _is_half(node) or node.op == "placeholder":
+        return False
+    return {*node.users} != {output}
+
+
 def _is_half(node: Node) -> bool:
     value = tensor_of(node)
     return value is not None and value.dtype in _HALVES
 
 
 def _is_bound(node: Node) -> bool:
-    """Tell whether an operator is control flow, or writes into a 16-bit float."""
+    """Tell whether an operator is control flow, or writes into a 16-bit float; a scope is what its body is."""
+    body = body_of(node)
+    if body is not None:
+        return any(map(_is_bound, call_functions(body)))
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return isinstance(node.target, HigherOrderOperator)

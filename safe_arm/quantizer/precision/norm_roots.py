@@ -44,6 +44,7 @@ from safe_arm.quantizer.precision.exact_products import (
     wide_spec,
 )
 from safe_arm.quantizer.precision.fine_roots import (
+    LARGEST_CORRECTION,
     LARGEST_UNIT,
     REACH,
     annotate_unit,
@@ -55,11 +56,14 @@ from safe_arm.quantizer.precision.norm_domains import lowest_seen
 from safe_arm.quantizer.precision.sums_of_squares import number_for
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
+    affine_spec,
+    give_spec,
     is_broadcast,
     is_call,
     is_difference,
     is_of_int8,
     keep_fine,
+    up_to,
 )
 
 _ATEN = torch.ops.aten
@@ -72,6 +76,8 @@ _ROOT = _ATEN.rsqrt.default
 _CODES = (LARGEST_RESCALED + 1) / 256
 #: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
 _LARGEST, _COARSE = 255**2, 31.97
+#: Values of which a mean is one of few, and the largest correction of their root as a multiple of that of many.
+_FEW, _MOST_APART = 4, 4.0
 
 
 @dataclass(frozen=True)
@@ -287,6 +293,8 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     _keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
+    if is_difference(found.value) and terms_of(found.total) <= _FEW:
+        give_spec(root.correction, affine_spec(spec, place, _of_correction))
     annotation_of(root.fine).output_qspec = product_spec(root.fine)
     for reader in root.fine.users:
         specs = specs_read(reader)
@@ -352,15 +360,29 @@ class _Bound:
 
 def _reach(mean: ObserverOrFakeQuantize) -> Tensor:
     """Return the inverse root of the least mean as a multiple of that of the largest."""
+    return _spread(mean).sqrt().clamp(1.0, REACH)
+
+
+def _spread(mean: ObserverOrFakeQuantize) -> Tensor:
+    """Return the largest mean as a multiple of the least; infinite if that is not known."""
     step, zero_point = mean.calculate_qparams()
     largest = step * (mean.quant_max - zero_point)
     lowest = lowest_seen(mean)
     if lowest is None:
-        return torch.full_like(step, REACH)
-    ratio = largest / lowest.to(step).clamp(min=step.min() / 4)
-    return ratio.sqrt().clamp(1.0, REACH)
+        return torch.full_like(step, torch.inf)
+    return largest / lowest.to(step)
 
 
 def _of_rough(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a rough root for the observer of its mean."""
     return of_rough(observers, _reach(observers[0]))
+
+
+def _of_correction(observers: Sequence[Any]) -> ScaleAndZero:
+    """Return the qparams of a correction of few values for the observer of their mean.
+
+    They may all but agree: their rough root is then less than theirs by a factor of up to 8.
+    """
+    ratio = _spread(observers[0]).sqrt() / REACH
+    scale, zero_point = up_to(LARGEST_CORRECTION, observers[0])
+    return scale * ratio.clamp(1.0, _MOST_APART), zero_point

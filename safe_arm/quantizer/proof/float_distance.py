@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.operators import named
 from safe_arm.quantizer.proof.float_net import (
     Call,
     FloatNet,
@@ -34,6 +35,10 @@ _MOVED = 2.0**-21
 #: The same two for floats of 16 bits, in units of their own precision.
 _NEGLIGIBLE_STEPS = 8
 _MOVED_STEPS = 2
+_AUTOCAST = torch.ops.higher_order.wrap_with_autocast
+#: Operators that subtract a mean of what they read: the rounding of that is in the result, many times over where values
+#: all but agree.
+_CENTRING = named("group_norm instance_norm layer_norm std var")
 #: Number of runs of the net with its floats moved, and the factor by which the spread of the results is multiplied.
 _RUNS = 12
 _SAFETY = 32.0
@@ -167,8 +172,15 @@ class _Moving(Interpreter):
     def call_function(
         self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
-        result = super().call_function(target, args, kwargs)
+        if target is _AUTOCAST:
+            how: Any = args[:4]
+            body: Any = args[4]
+            with torch.autocast(*how):
+                return _Moving(body).run(*args[5:], enable_io_processing=False)
         schema = getattr(target, "_schema", None)
+        if schema is not None and schema.name in _CENTRING:
+            args = (_jittered(args[0]), *args[1:])
+        result = super().call_function(target, args, kwargs)
         if schema is None or any(
             each.alias_info is not None for each in schema.returns
         ):

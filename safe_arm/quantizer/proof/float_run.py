@@ -26,6 +26,7 @@ from safe_arm.core.float_comparison import (
     to_json,
 )
 from safe_arm.core.output_names import output_names
+from safe_arm.quantizer.annotation.hold_out import copy_of
 from safe_arm.quantizer.graphs.graph_edits import write_note
 from safe_arm.quantizer.proof.fidelity import compared
 from safe_arm.quantizer.proof.float_distance import difference
@@ -290,11 +291,12 @@ class Original:
         self.tensors: dict[str, Tensor] = dict(model.named_parameters())
         self.tensors.update(model.named_buffers())
         self._members: dict[str, list[frozenset[str]]] = {}
-        self._nested: dict[str, Graph] = {}
+        self._nested: dict[str, GraphModule] = {}
         for path, module in model.named_modules():
             self._members[path] = [frozenset(holder) for holder in _holders(module)]
-            if path and isinstance(module, GraphModule):
-                self._nested[path] = deepcopy(module.graph)
+            is_inner = any(path.startswith(f"{outer}.") for outer in self._nested)
+            if path and isinstance(module, GraphModule) and not is_inner:
+                self._nested[path] = copy_of(module)
         self._versions: dict[str, int] = {}
         for name, tensor in self.tensors.items():
             version = attempted(getattr, tensor, "_version")
@@ -323,9 +325,7 @@ class Original:
             if attempted(attribute, model, name) is not tensor:
                 set_attribute(model, name, tensor)
         for path, nested in self._nested.items():
-            branch = attempted(model.get_submodule, path)
-            if isinstance(branch, GraphModule):
-                branch.graph = deepcopy(nested)
+            set_attribute(model, path, copy_of(nested))
         model.graph = deepcopy(graph)
 
 

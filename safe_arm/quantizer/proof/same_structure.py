@@ -25,6 +25,7 @@ from safe_arm.quantizer.graphs.mask_bounds import is_bound, is_far_number
 
 _QUANTISES = ("quantized_decomposed::quantize", "torchao::quantize")
 _DEQUANTISES = ("quantized_decomposed::dequantize", "torchao::dequantize")
+_OWN_QUANTISERS = tuple(each.replace("::", ".") for each in _QUANTISES + _DEQUANTISES)
 #: Operators that read the size of a tensor and not its values; conversion folds them.
 _LIKE = named("full_like new_full new_ones new_zeros ones_like zeros_like")
 #: Codes that a constant may be off: rounding takes half a code, the end of a range another half.
@@ -153,15 +154,25 @@ class Structure:
         difference = _other_domain(node)
         if difference:
             return difference
+        wanted = self._source(expected.name)
         constant = None
         if source.op == "get_attr":
             constant = self._constant(expected.name)
-        is_itself = source is node and source.name == expected.name
+        is_itself = source is node and source.name == wanted
         if constant is not None and not is_itself:
             return _of_constant(name, node, expected.name, constant)
-        if source.name == expected.name:
+        if source.name == wanted:
             return ""
-        return f"{name} reads {source.name} instead of {expected.name}"
+        return f"{name} reads {source.name} instead of {wanted}"
+
+    def _source(self, name: str) -> str:
+        """Return the name of the value that a quantiser of the float graph itself is given, or the name."""
+        while name in self._operators:
+            operator = self._operators[name]
+            if not str(operator.target).startswith(_OWN_QUANTISERS):
+                break
+            name, *_ = _references(operator)
+        return name
 
     def _constant(self, name: str) -> Tensor | None:
         """Return the value of a constant, or of an operator that reads constants alone; None for anything else."""

@@ -26,7 +26,8 @@ def leave_out_absorbed(model: GraphModule) -> None:
     """Write the other operand of a maximum for one with a constant below -2**100, and so on.
 
     ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
-    in which nothing is left of x, and which no rescale reaches. So it does for -1e9, with which a maximum is a clamp.
+    in which nothing is left of x, and which no rescale reaches. A maximum with any other number is a clamp, whose
+    domain ends there.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -64,7 +65,7 @@ def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the maximum; one that is not below a number."""
     if not _is_far(value):
         bound = number_of(value)
-        if bound is None or bound > -SMALLEST_FILL:
+        if bound is None or bound > SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, min=bound)
     if value.flatten()[0] < 0:
@@ -76,7 +77,7 @@ def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
     """Return the operand that is the minimum; one that is not above a number."""
     if not _is_far(value):
         bound = number_of(value)
-        if bound is None or bound < SMALLEST_FILL:
+        if bound is None or bound < -SMALLEST_FILL:
             return None
         return _clamped(node, 1 - place, max=bound)
     if value.flatten()[0] > 0:

@@ -19,6 +19,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
 )
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
+from safe_arm.quantizer.spellings.constant_bounds import BOUNDS
 from safe_arm.quantizer.spellings.mixed_constants import MIXED
 from safe_arm.quantizer.spellings.spelled_indices import INDICES
 from safe_arm.quantizer.spellings.spelled_scatters import SCATTERS
@@ -37,10 +38,15 @@ def spell_out_with_constants(model: GraphModule) -> None:
 
 def _spell_out(node: Node, values: ConstantValues) -> bool:
     """Write one operator with others, and tell whether it was."""
-    spelling = _SPELLINGS.get(functional_of(node) or node.target)
-    if spelling is None or not is_float32(node) or static_sizes(node) is None:
+    target: Any = functional_of(node) or node.target
+    if not is_float32(node):
         return False
-    written = spelling(Writer(node), values, *arguments_by_name(node).values())
+    written = None
+    for table in (BOUNDS, _SPELLINGS):
+        is_known = target in table and (table is BOUNDS or static_sizes(node))
+        if written is None and is_known:
+            arguments = arguments_by_name(node).values()
+            written = table[target](Writer(node), values, *arguments)
     if written is None:
         return False
     replace_node(node, written)

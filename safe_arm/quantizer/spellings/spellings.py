@@ -70,7 +70,7 @@ _COMPOSITES = named(
     "absolute adjoint avg_pool1d broadcast_tensors broadcast_to clip column_stack diff"
     " divide dsplit dstack expand_as ger hsplit hstack kron mH mT multiply"
     " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
-    " tensor_split true_divide vsplit vstack"
+    " tensor_split true_divide view_as vsplit vstack"
 )
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
 #: be in the delegate.

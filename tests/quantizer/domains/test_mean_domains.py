@@ -90,19 +90,27 @@ def ratio_of_others(quantizer_class, rule):
     return ratio(quantised(rule, quantizer, rows(8)), rule, rows(100, start=500))
 
 
-@pytest.mark.parametrize(("rule", "least"), [(softmax, 22.5), (masked, 23.5)])
+def logarithm(m, x):
+    return torch.log_softmax(x, -1)
+
+
+@pytest.mark.parametrize(("rule", "least"), [(softmax, 22.5), (masked, 23.5), (logarithm, 36.0)])
 def test_the_sum_of_a_softmax_has_room_for_other_rows(rule, least):
     assert ratio_of_others(TOSAQuantizer, rule) < least - 2.5
     assert ratio_of_others(SafeTOSAQuantizer, rule) > least
 
 
-@pytest.mark.parametrize("rule", [softmax, masked])
+@pytest.mark.parametrize("rule", [softmax, masked, logarithm])
 def test_the_delegate_of_a_softmax_is_exact(rule, profile):
     check_one_exact(quantize(Lambda(rule), ROWS[0], tosa(profile)), ROWS[0], tosa(profile))
 
 
 def test_another_quotient_keeps_its_observer_and_a_softmax_has_room_once():
-    for rule in (lambda m, x: x / x.abs().sum(-1, keepdim=True), lambda m, x: x.exp() / x.exp().amax()):
+    for rule in (
+        lambda m, x: x / x.abs().sum(-1, keepdim=True),
+        lambda m, x: x.exp() / x.exp().amax(),
+        lambda m, x: x.exp().log(),
+    ):
         model = annotated(Lambda(rule), quantizer_of(TOSAQuantizer), ROWS[0])
         assert annotates_no_more(leave_room_for_softmaxes, model)
     model = annotated(Lambda(softmax), quantizer_of(TOSAQuantizer), ROWS[0])

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn as nn
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes
 from lowering import PROFILES, export_late, lower_safely, tosa
 from small import Lambda
@@ -105,6 +106,71 @@ def test_the_near_miss_is_untouched(make):
     before = dtypes(model)
     compute_in_float32(model)
     assert dtypes(model) == before
+
+
+class Scope(nn.Module):
+    """A net within an autocast, but for an exponential in a scope of its own."""
+
+    def __init__(self, dtype, casts=True):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(16, 32), nn.LayerNorm(32)
+        self.dtype, self.casts = dtype, casts
+
+    def forward(self, x):
+        x = x.tanh()
+        with torch.autocast("cpu", self.dtype, self.casts):
+            y = self.norm(self.layer(x))
+            with torch.autocast("cpu", enabled=False):
+                z = y.float().neg().exp()
+            return y + z @ z.mT @ y
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_scope_that_casts_is_quantised_and_keeps_what_float32_does(dtype, profile):
+    nets = [seeded(lambda casts=casts: Scope(dtype, casts)) for casts in (True, False)]
+    samples = [(tokens(),) for _ in range(8)]
+    ratios = []
+    with torch.no_grad():
+        for net, quantizer in zip(nets, (quantizer_of(profile=profile), quantizer_of()), strict=True):
+            graph_module = calibrated(exported(net, samples[0]), quantizer, samples)
+            assert "autocast" not in str(graph_module.graph)
+            signal = noise = 0.0
+            for sample in samples:
+                expected = nets[1](*sample)
+                signal += float(expected.square().sum())
+                noise += float((graph_module(*sample).float() - expected).square().sum())
+            ratios.append(decibel(signal, noise))
+    assert ratios[0] == pytest.approx(ratios[1], abs=0.5)
+
+
+def product(m, x):
+    with torch.autocast("cpu", torch.half):
+        return x @ x.mT
+
+
+def test_stock_leaves_the_scope_float():
+    net, samples = Lambda(product), [(tokens(),)]
+    stock = calibrated(exported(net, samples[0]), quantizer_of(TOSAQuantizer), samples)
+    assert "autocast" in str(stock.graph)
+
+
+@pytest.mark.parametrize("casts", [True, False])
+def test_a_scope_is_written_once_and_one_that_writes_in_place_is_left(casts):
+    model = graph_of(seeded(lambda: Scope(torch.half, casts)), tokens())
+    compute_in_float32(model)
+    assert ("autocast" in str(model.graph)) != casts
+    assert not changes(compute_in_float32, model)
+
+
+class Writing(nn.Module):
+    def forward(self, x):
+        with torch.autocast("cpu", torch.half):
+            return (x @ x.mT).add_(1.0) * 2
+
+
+def test_the_near_miss_in_a_scope_is_untouched():
+    assert not changes(compute_in_float32, graph_of(Writing(), tokens()))
 
 
 def test_an_input_that_is_returned_keeps_its_dtype():

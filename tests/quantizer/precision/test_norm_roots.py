@@ -138,6 +138,43 @@ def test_the_widest_spread_does_not_overflow_where_calibration_saw_little(width,
     check_exact(rule, [(little,)], [(extreme,)])
 
 
+#: Norms of few values, which may all but agree, and the shape of what they read.
+FEW = {
+    "layer": (lambda m, x: F.layer_norm(x, (2,)), (128, 2)),
+    "group": (lambda m, x: F.group_norm(x, 4), (128, 8)),
+    "instance": (lambda m, x: F.instance_norm(x), (4, 32, 2)),
+}
+
+
+def near_pairs(shape):
+    """Whole numbers that 8 bits do not round: pairs up to 255 apart, many of them by little."""
+    x = torch.empty(shape)
+    pairs = x.view(-1, 2)
+    apart = (255 * torch.rand(len(pairs), generator=torch.Generator().manual_seed(0)) ** 4).ceil()
+    pairs[:, 0] = torch.arange(len(pairs)) % (256 - apart) - 128
+    pairs[:, 1] = pairs[:, 0] + apart
+    pairs[0, 0], pairs[0, 1] = -128, 127
+    return (x,)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_values_that_all_but_agree_have_their_factor(name):
+    rule, shape = FEW[name]
+    samples = [near_pairs(shape)]
+    expected = rule(None, *samples[0])
+    ours = quantised(rule, quantizer_of(config=min_max()), samples)
+    assert (ours(*samples[0]) - expected).abs().max() < 0.02
+    check_exact(rule, samples, [(-samples[0][0],)])
+
+
+@pytest.mark.parametrize("name", ["layer", "group"])
+def test_stock_loses_that_of_few_values(name):
+    rule, shape = FEW[name]
+    samples = [near_pairs(shape)]
+    stock = quantised(rule, quantizer_of(TOSAQuantizer, config=min_max()), samples)
+    assert (stock(*samples[0]) - rule(None, *samples[0])).abs().max() > 0.9
+
+
 def test_rows_of_equal_values_are_the_bias():
     x = rows(0, (1, 12, 48))[0]
     x[:, 6:] = torch.arange(-3.0, 3.0).view(6, 1) * 40

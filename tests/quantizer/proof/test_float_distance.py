@@ -43,6 +43,14 @@ CHANGES = {
     "NaN": (conv, lambda y: torch.where(y == y.max(), torch.nan, y), "is off by up to inf in 1 of"),
     "what rounding makes large": (few_bits, lambda y: y + 0.0078125, ""),
     "what it does not": (few_bits, lambda y: y + 2.0, "is off by up to"),
+    "what a norm makes large": (
+        lambda m, x: torch.instance_norm(100 + x[..., :2, 0] / 1e3, None, None, None, None, True, 0.1, 1e-9, False),
+        lambda y: y * (1 + 2.0**-13), "",
+    ),
+    "what it does not make so large": (
+        lambda m, x: torch.instance_norm(x[..., :2, 0], None, None, None, None, True, 0.1, 1e-9, False),
+        lambda y: y * (1 + 2.0**-10), "is off by up to",
+    ),
     "integers": (lambda m, x: (m.conv(x) * 8).long(), lambda y: y + (y == y.max()), "differs in 1 of"),
     "which of two equal values is the largest": (
         lambda m, x: torch.stack((m.conv(x)[:, 0] * 3, m.conv(x)[:, 0] * 1.5 * 2), 1).argmax(1), lambda y: 1 - y, "",

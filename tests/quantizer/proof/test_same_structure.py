@@ -6,10 +6,11 @@ import pytest
 import torch
 from float_faults import ATEN, IN_CONVERSION
 from graph_changes import graph_of
-from small import DQ, Built, Q, image
-from stubborn import exported
+from small import DQ, Built, Lambda, Q, image
+from stubborn import calibrated, exported, quantizer_of
 from torch.fx import GraphModule
 
+from safe_arm.core.errors import FloatProofWarning
 from safe_arm.quantizer.graphs.mask_bounds import bound_of
 from safe_arm.quantizer.proof.same_structure import Structure
 
@@ -34,6 +35,19 @@ RULES = {
     "join": lambda m, x: torch.cat((m.conv(x), x), 1),
     "two outputs": lambda m, x: (torch.sigmoid(x), {"a": torch.tanh(x), "none": None}),
 }
+
+
+def quantised_before(m, x, step=0.05):
+    return torch.relu(DQ(Q(x * 2, 0.05, 3, -128, 127, torch.int8), step, 3, -128, 127, torch.int8)) * 3
+
+
+def test_a_graph_with_quantisers_of_its_own_is_the_same_and_one_with_others_is_not(recwarn):
+    model = graph_of(quantised_before)
+    assert Structure(model).difference(rounded(model)) == ""
+    other = graph_of(lambda m, x: quantised_before(m, x, step=0.06))
+    assert Structure(model).difference(other)
+    calibrated(exported(Lambda(quantised_before), image()), quantizer_of(), [image()])
+    assert not [each for each in recwarn if each.category is FloatProofWarning]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -37,6 +37,8 @@ WRITTEN = {
     "a scan": scan,
     "a maximum that is a clamp": lambda m, x: torch.maximum(x * 2, torch.tensor(-1e9)),
     "a minimum that is a clamp": lambda m, x: torch.minimum(torch.full((12, 1), 1e5), x * 2),
+    "a maximum with a number that is near": lambda m, x: torch.maximum(x, torch.tensor(-0.1)) * 2,
+    "a minimum of zeros": lambda m, x: torch.minimum(torch.zeros(1, 12, 8), x) * 2,
 }
 
 
@@ -45,7 +47,6 @@ class TestNumbers(Whole):
     inputs = (X,)
     written = WRITTEN
     kept: ClassVar = {
-        "a number that is near": lambda m, x: torch.maximum(x, torch.tensor(-10.0)),
         "a maximum of a high number": lambda m, x: torch.maximum(x, torch.tensor(1e9)),
         "two numbers": lambda m, x: torch.maximum(x, torch.tensor([-1e9] * 4 + [-1e8] * 4)),
         "one that is far among others": lambda m, x: torch.maximum(x, torch.tensor([0.0] * 7 + [-1e38])),

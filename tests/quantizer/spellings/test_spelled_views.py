@@ -4,8 +4,10 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from lowering import PROFILES
+from ratios import both_ratios
 from small import Lambda, image
-from spelled import Spelling, Whole
+from spelled import Spelling, Whole, check_whole
 from stubborn import exported
 
 from safe_arm._compat.tested_releases import executorch_version, parse
@@ -72,6 +74,19 @@ class TestViews(Spelling):
         "many windows": lambda m, x: x.flatten().unfold(0, 2, 1),
         "integers": lambda m, x: x.to(torch.int32).mT,
     }
+
+
+def softmax_of_an_image(m, x):
+    return x.flatten(2).softmax(-1).view_as(x)
+
+
+def test_a_value_in_the_view_of_another_keeps_its_domain():
+    """Stock gives it that of the other: the probabilities of an image have that of its scores."""
+    samples = [(torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)]
+    stock, ours = both_ratios(softmax_of_an_image, samples)
+    assert stock < 12
+    assert ours > 30
+    check_whole(softmax_of_an_image, samples[0], PROFILES[0])
 
 
 def test_a_dynamic_size_is_read_where_the_graph_runs():

@@ -2,11 +2,15 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
-from small import image
+from lowering import PROFILES, targets
+from small import Lambda, image
 from spelled import Spelling
+from stubborn import exported, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from safe_arm.quantizer.spellings.plain_scopes import write_scopes_out
+from safe_arm.quantizer.graphs.plain_scopes import write_scopes_out
 
 
 def attention(m, x):
@@ -35,6 +39,19 @@ def dropped(m, x):
     with torch.no_grad():
         x = torch.dropout(x, 0.5, True)
     return x * 2
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("rule", [attention, positions])
+def test_the_module_that_was_handed_in_keeps_its_scopes(rule, profile):
+    """In a profile with float a scope stays, but the scope within it, on which stock raises, is written out."""
+    model = exported(Lambda(rule), image())
+    expected = model(*image())
+    prepared = prepare_pt2e(model, quantizer_of(profile=profile))
+    assert torch.equal(model(*image()), expected)
+    prepared(*image())
+    scopes = [each for each in targets(convert_pt2e(prepared)) if each.startswith("wrap_with")]
+    assert len(scopes) == ("FP" in profile)
 
 
 class TestScopes(Spelling):

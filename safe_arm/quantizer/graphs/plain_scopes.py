@@ -1,4 +1,4 @@
-"""The body of an autocast or gradient scope that changes no value is written into the graph around it.
+"""The body of an autocast or gradient scope is written into the graph around it.
 
 Export keeps a scope as a higher-order operator with a graph of its own, which no annotator looks into: a linear
 attention in ``torch.autocast(..., enabled=False)`` stays float and cuts the delegate.
@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.doubts import in_training_mode
+from safe_arm.core.island import call_functions
 from safe_arm.quantizer.graphs.graph_edits import replace_node
 
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
@@ -21,27 +22,56 @@ _GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
 _PLACES: dict[Any, int] = {_AUTOCAST: 4, _GRADIENTS: 1}
 
 
-def write_scopes_out(model: GraphModule) -> None:
+def write_scopes_out(model: GraphModule, with_casts: bool = False) -> None:
     """Replace the scopes of a graph by their bodies, the scopes in those included.
 
-    A scope that casts stays, and so does one without gradients in a net that is being trained.
+    A scope without gradients stays in a net that is being trained.
 
     Args:
         model: a float graph before annotation; changed in place. The branches of its control flow are left alone: each
             is annotated as a graph of its own.
+        with_casts: also scopes that cast; the values of their bodies keep the dtypes that were noted there.
     """
     is_trained = bool(in_training_mode(model))
-    while scopes := _plain_scopes(model.graph, is_trained):
+    while scopes := _scopes_of(model.graph, is_trained, with_casts):
         for scope in scopes:
             _write_out(scope, model)
     model.recompile()
 
 
-def _plain_scopes(graph: Graph, is_trained: bool) -> list[Node]:
+def write_inner_scopes_out(model: GraphModule) -> None:
+    """Replace the scopes within the scopes of a graph by their bodies: stock raises on such a one.
+
+    Args:
+        model: a float graph before annotation; changed in place.
+    """
+    for node in call_functions(model):
+        body = body_of(node)
+        if body is not None:
+            write_scopes_out(body)
+
+
+def casts(scope: Node) -> bool:
+    """Tell whether a node is a scope in which operators cast what they read."""
+    return scope.target is _AUTOCAST and bool(scope.args[2])
+
+
+def body_of(scope: Node) -> GraphModule | None:
+    """Return the body of a scope; None for any other node."""
+    place = _PLACES.get(scope.target)
+    model = scope.graph.owning_module
+    if place is None or model is None:
+        return None
+    reader: Any = scope.args[place]
+    body = model.get_submodule(reader.target)
+    assert isinstance(body, GraphModule)
+    return body
+
+
+def _scopes_of(graph: Graph, is_trained: bool, with_casts: bool) -> list[Node]:
     scopes = []
     for scope in graph.find_nodes(op="call_function", target=_AUTOCAST):
-        _, _, casts, *_ = scope.args
-        if not casts:
+        if with_casts or not casts(scope):
             scopes.append(scope)
     if not is_trained:
         scopes += graph.find_nodes(op="call_function", target=_GRADIENTS)
@@ -52,8 +82,7 @@ def _write_out(scope: Node, model: GraphModule) -> None:
     graph = scope.graph
     place = _PLACES[scope.target]
     reader: Any = scope.args[place]
-    body = model.get_submodule(reader.target)
-    assert isinstance(body, GraphModule)
+    body: Any = body_of(scope)
     inputs = body.graph.find_nodes(op="placeholder")
     written: dict[Node, Node] = dict(zip(inputs, scope.args[place + 1 :], strict=True))  # type: ignore[arg-type]
     with graph.inserting_before(scope):
