@@ -112,7 +112,7 @@ def drop_copies_in_branches(model: GraphModule) -> None:
             for copied in list(calls(branch, _CLONE, _DROPOUT)):
                 is_plain = not copied.kwargs and not any(copied.args[2:])
                 if is_float32(copied) and is_plain:
-                    replace_node(copied, copied.args[0])
+                    replace_node(copied, copied.all_input_nodes[0])
             branch.recompile()
 
 
