@@ -166,17 +166,17 @@ quality:
 
 support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
-		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
+		SAFE_ARM_PROOF_CACHE=0 $$python tools/measure_modes.py tests/data/modes-1.5.json
 
 #: PROCESSES=2 runs two shards side by side; what has a result is not run again.
 upstream-tests:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(PROCESSES),--processes $(PROCESSES)) && \
-		$$python tests/upstream/arm_suite_table.py
+	@python=$$(tools/env.sh main) && $$python tools/arm_suite/arm_suite.py $(if $(PROCESSES),--processes $(PROCESSES)) && \
+		$$python tools/arm_suite/arm_suite_table.py
 
 #: UPSTREAM='--every 3' for one in 3, others every day.
 UPSTREAM =
 upstream-sample:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample $(UPSTREAM)
+	@python=$$(tools/env.sh main) && $$python tools/arm_suite/arm_suite.py --sample $(UPSTREAM)
 
 #: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
 WHOLE = --whole
