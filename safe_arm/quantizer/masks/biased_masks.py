@@ -48,6 +48,9 @@ def _bias_first(total: Node, values: ConstantValues) -> list[Node]:
         if values.of(scores) is not None or values.of(biased) is not None:
             continue
         if is_call(biased, _ADD) and not biased.kwargs:
+            # Of two masks, each would be added before the other without end.
+            if is_additive(values, scores, total):
+                continue
             changed = _before_added(total, scores, biased, values)
         else:
             changed = _before_filled(total, scores, biased, values)
