@@ -184,7 +184,7 @@ def required(extra=""):
 @pytest.mark.parametrize("folder", ["tests", "tools", "demo", "examples", "benchmarks"])
 def test_dev_brings_all_that_is_imported(folder):
     own = {file.stem for each in ("tests", "tools", "benchmarks", "demo") for file in (ROOT / each).rglob("*.py")}
-    own |= {"safe_arm", "tests", "benchmarks", "demo", *sys.stdlib_module_names}
+    own |= {"safe_arm", "tests", "tools", "benchmarks", "demo", *sys.stdlib_module_names}
     names = {name.partition(".")[0] for file in (ROOT / folder).rglob("*.py") for name in imported(file)}
     needed = {name: {canonicalize_name(each) for each in brought_by().get(name, ())} for name in names - own}
     here = {*required(), *required("dev")}

@@ -75,7 +75,7 @@ def surface() -> tuple[int, str]:
     """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SURFACE],
-        cwd=ROOT / "tests" / "support",
+        cwd=ROOT / "tools",
         capture_output=True,
         text=True,
         check=False,

@@ -112,9 +112,9 @@ def _write_records(options: argparse.Namespace) -> None:
 def _programs(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Record]]]:
     """Yield each net's name and what makes its programs."""
     from benchmarks.nets import NETS
-    from tests.fuzz.batches import numbered
-    from tests.fuzz.pytorch_samples import EACH, listed
-    from tests.fuzz.pytorch_samples import numbered as of_pytorch
+    from tools.fuzz.batches import numbered
+    from tools.fuzz.pytorch_samples import EACH, listed
+    from tools.fuzz.pytorch_samples import numbered as of_pytorch
 
     for number in range(options.corpus):
         yield f"corpus {number}", lambda number=number: _of_corpus(number)
@@ -145,7 +145,7 @@ def _of_corpus(number: int) -> Record:
 def _of_case(case: Any) -> Record:
     import torch
 
-    from tests.fuzz import building
+    from tools.fuzz import building
 
     calibration, _ = building.samples(case)
     programs = {}
@@ -177,7 +177,7 @@ def _lowered(programs: dict[str, Any], profile: str, policy: str) -> Record:
     from lowering import tosa
 
     from safe_arm import SafeArmPartitioner
-    from tests.fuzz.building import lowered
+    from tools.fuzz.building import lowered
 
     graph = hashlib.sha256()
     for program in programs.values():

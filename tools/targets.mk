@@ -43,7 +43,7 @@ test-first-hour:
 #: PAGES='docs/gate.md docs/flows.md' for some; --write among them puts what is printed into them; '--every 2' runs half.
 PAGES =
 test-docs: docs
-	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py tests/test_preloaded.py && $$python tools/doc_pages.py $(PAGES)
+	@python=$$(tools/env.sh main) && $$python -m pytest -q -m docs tests/test_docs_site.py tests/test_extend_docs.py && $$python tools/doc_pages.py $(PAGES)
 
 first-hour-page:
 	@python=$$(tools/env.sh main) && $$python tools/first_hour.py --write
@@ -75,15 +75,15 @@ test-proof:
 #: Random nets; a failure becomes a script in out/fuzz. The same seed gives the same nets.
 FUZZ = --cases 200 --seed 0
 fuzz:
-	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --scripts out/fuzz $(FUZZ)
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tools.fuzz --scripts out/fuzz $(FUZZ)
 
 fuzz-nnsmith:
-	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generator nnsmith --scripts out/fuzz $(FUZZ)
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tools.fuzz --generator nnsmith --scripts out/fuzz $(FUZZ)
 
 #: The cases are drawn in the main environment, because hypothesis is there.
 fuzz-1.4:
-	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tests.fuzz --generate --out out/fuzz/cases-1.4.jsonl $(FUZZ)
-	@python=$$(tools/env.sh executorch-1.4) && $$python -m tests.fuzz --replay out/fuzz/cases-1.4.jsonl --scripts out/fuzz $(FUZZ)
+	@python=$$(tools/env.sh main) && mkdir -p out/fuzz && $$python -m tools.fuzz --generate --out out/fuzz/cases-1.4.jsonl $(FUZZ)
+	@python=$$(tools/env.sh executorch-1.4) && $$python -m tools.fuzz --replay out/fuzz/cases-1.4.jsonl --scripts out/fuzz $(FUZZ)
 
 test-vulkan:
 	@tools/vulkan.sh && python=$$(tools/env.sh vulkan) && $$python -m pytest -q --durations=10 -m vulkan
@@ -166,17 +166,17 @@ quality:
 
 support-table:
 	@python=$$(tools/env.sh main) && rm -f tests/data/modes-1.5.json && \
-		SAFE_ARM_PROOF_CACHE=0 $$python tests/support/measure_modes.py tests/data/modes-1.5.json
+		SAFE_ARM_PROOF_CACHE=0 $$python tools/measure_modes.py tests/data/modes-1.5.json
 
 #: PROCESSES=2 runs two shards side by side; what has a result is not run again.
 upstream-tests:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py $(if $(PROCESSES),--processes $(PROCESSES)) && \
-		$$python tests/upstream/arm_suite_table.py
+	@python=$$(tools/env.sh main) && $$python tools/arm_suite/arm_suite.py $(if $(PROCESSES),--processes $(PROCESSES)) && \
+		$$python tools/arm_suite/arm_suite_table.py
 
 #: UPSTREAM='--every 3' for one in 3, others every day.
 UPSTREAM =
 upstream-sample:
-	@python=$$(tools/env.sh main) && $$python tests/upstream/arm_suite.py --sample $(UPSTREAM)
+	@python=$$(tools/env.sh main) && $$python tools/arm_suite/arm_suite.py --sample $(UPSTREAM)
 
 #: Without WHOLE=--whole the tests of a few pages; NUMBERS='01 09' tries these pages alone.
 WHOLE = --whole

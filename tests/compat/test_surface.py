@@ -1,7 +1,7 @@
 """Nothing that safe_arm touches inside ExecuTorch, torchao or torch has moved since the release was recorded.
 
 A release that is not recorded is compared with the newest that is, so that a new one says what moved. After looking at
-what changed, ``python tests/support/surface.py`` records the installed release anew.
+what changed, ``python tools/surface.py`` records the installed release anew.
 """
 
 import pytest
@@ -67,7 +67,7 @@ def test_what_is_gone_comes_before_what_changed_and_what_is_new():
         "    was  (x)",
         "    now  (x, y)",
         "  new      a.new",
-        "see each, then record it: python tests/support/surface.py",
+        "see each, then record it: python tools/surface.py",
     ]
     assert surface.told({}) == f"0 names differ between the recorded ExecuTorch {recorded} and the installed 99.1"
 

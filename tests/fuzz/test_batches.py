@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fuzz import nnsmith_nets
-from tests.fuzz.batches import BATCH, batch, numbered
-from tests.fuzz.building import samples
-from tests.fuzz.cases import Case
-from tests.fuzz.toolchain import built
+from tools.fuzz import nnsmith_nets
+from tools.fuzz.batches import BATCH, batch, numbered
+from tools.fuzz.building import samples
+from tools.fuzz.cases import Case
+from tools.fuzz.toolchain import built
 
 
 def test_a_number_always_is_the_same_case_and_another_seed_another():

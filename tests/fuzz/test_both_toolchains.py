@@ -7,9 +7,9 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from lowering import delegates, tosa
 
 from safe_arm import SafeArmPartitioner
-from tests.fuzz import judging, properties, toolchain
-from tests.fuzz.building import exported, lowered, quantised
-from tests.fuzz.cases import Case, Config, Input, one_line
+from tools.fuzz import judging, properties, toolchain
+from tools.fuzz.building import exported, lowered, quantised
+from tools.fuzz.cases import Case, Config, Input, one_line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CONV = "self.m0 = nn.Conv2d(3, 4, 3)"

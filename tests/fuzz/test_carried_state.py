@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.fuzz import carried_state
-from tests.fuzz.carried_state import lost_state, state_of
-from tests.fuzz.cases import Case, Config, Input, one_line
+from tools.fuzz import carried_state
+from tools.fuzz.carried_state import lost_state, state_of
+from tools.fuzz.cases import Case, Config, Input, one_line
 
 BUFFER = 'self.register_buffer("m0", torch.zeros([1, 4]))'
 SUMS = one_line("(lambda s, y: (s.add_(y), s * 1)[1])(self.m0, x0)", BUFFER)

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from small import Built
 
-from tests.fuzz.building import nets
-from tests.fuzz.cases import Case, Input
-from tests.fuzz.program_source import written
+from tools.fuzz.building import nets
+from tools.fuzz.cases import Case, Input
+from tools.fuzz.program_source import written
 
 
 def plain(m, x):

@@ -9,10 +9,10 @@ from torch import nn
 from users_tensors import UsersTensors
 
 from safe_arm.quantizer import ordered_steps, safe_quantizers
-from tests.fuzz import judging, properties
-from tests.fuzz.bad_input import CONFIGS, NETS, bad_case
-from tests.fuzz.cases import Case, Config, Input, one_line
-from tests.fuzz.toolchain import through_ours
+from tools.fuzz import judging, properties
+from tools.fuzz.bad_input import CONFIGS, NETS, bad_case
+from tools.fuzz.cases import Case, Config, Input, one_line
+from tools.fuzz.toolchain import through_ours
 
 CASE = Case("", (Input((1,)),), Config("INT"))
 

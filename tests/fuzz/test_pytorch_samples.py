@@ -5,10 +5,10 @@ from itertools import chain
 import pytest
 import torch
 
-from tests.fuzz.building import samples
-from tests.fuzz.cases import Case, Input, one_line
-from tests.fuzz.pytorch_samples import EACH, listed, numbered
-from tests.fuzz.toolchain import built, lowers_alone, through_ours
+from tools.fuzz.building import samples
+from tools.fuzz.cases import Case, Input, one_line
+from tools.fuzz.pytorch_samples import EACH, listed, numbered
+from tools.fuzz.toolchain import built, lowers_alone, through_ours
 
 
 def cases_of(name, generator="operators"):

@@ -6,10 +6,10 @@ import runpy
 import pytest
 from interpreter import ROOT, python
 
-from tests.fuzz.cases import Case, Config, Input, one_line
-from tests.fuzz.outcome import Outcome
-from tests.fuzz.runner import over_processes, summary
-from tests.fuzz.scripts import script_of
+from tools.fuzz.cases import Case, Config, Input, one_line
+from tools.fuzz.outcome import Outcome
+from tools.fuzz.runner import over_processes, summary
+from tools.fuzz.scripts import script_of
 
 ADD = Case(one_line("x0 + x0"), (Input((2, 3)),), Config("INT"))
 ENDS = Case("import os\nos._exit(3)\n", (Input((2,)),))
@@ -33,18 +33,18 @@ def test_a_process_that_ends_or_hangs_is_an_outcome_and_the_next_case_runs():
 
 def test_the_command_goes_on_where_it_was_and_replays(tmp_path):
     made, out = tmp_path / "cases.jsonl", tmp_path / "out.jsonl"
-    python("-m", "tests.fuzz", "--generate", "--cases", 3, "--seed", 5, "--out", made)
+    python("-m", "tools.fuzz", "--generate", "--cases", 3, "--seed", 5, "--out", made)
     lines = [json.loads(line) for line in made.read_text().splitlines()]
     assert [line["number"] for line in lines] == [0, 1, 2]
     lines[0]["case"], lines[1]["case"] = json.loads(ADD.to_json()), json.loads(ENDS.to_json())
     made.write_text("".join(f"{json.dumps(line)}\n" for line in lines[:2]))
-    first = python("-m", "tests.fuzz", "--replay", made, "--out", out, "--scripts", tmp_path / "scripts")
+    first = python("-m", "tools.fuzz", "--replay", made, "--out", out, "--scripts", tmp_path / "scripts")
     assert first.returncode == 1
     assert "case 1: died in run: the process ended with 3" in first.stdout
     assert [json.loads(line)["ours"]["verdict"] for line in out.read_text().splitlines()] == ["right", "died"]
     (script,) = (tmp_path / "scripts").glob("*.py")
     assert "os._exit(3)" in script.read_text()
-    again = python("-m", "tests.fuzz", "--replay", made, "--out", out)
+    again = python("-m", "tools.fuzz", "--replay", made, "--out", out)
     assert (again.returncode, len(out.read_text().splitlines())) == (0, 2)
 
 

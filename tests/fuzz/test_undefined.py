@@ -5,7 +5,7 @@ import torch
 from lowering import quantize, tosa
 from small import Built, Lambda
 
-from tests.fuzz.undefined import undefined
+from tools.fuzz.undefined import undefined
 
 POSITIVE, NEGATIVE = (torch.tensor([0.5, 0.7]),), (torch.tensor([-0.5, 0.7]),)
 

@@ -1,5 +1,6 @@
 """Exported graphs, whether a step changes them, and quantising by one call."""
 
+import torch
 from lowering import HISTOGRAM, PROFILES, by_one_call
 from small import Lambda, image
 from stubborn import calibrated, exported, quantizer_of
@@ -32,6 +33,16 @@ def annotated(net, quantizer, inputs):
 
 def annotations(model):
     return [str(node.meta.get("quantization_annotation")) for node in model.graph.nodes]
+
+
+def wide(model, *begins, dtype=torch.int32):
+    """The names, or those with some beginnings, of nodes whose output is annotated with a type of many bits."""
+    names = []
+    for node in model.graph.nodes:
+        spec = getattr(node.meta.get("quantization_annotation"), "output_qspec", None)
+        if getattr(spec, "dtype", None) == dtype and node.name.startswith(begins or ""):
+            names.append(node.name)
+    return names
 
 
 def annotates_no_more(step, model):

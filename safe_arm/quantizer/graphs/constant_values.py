@@ -74,17 +74,22 @@ class ConstantValues:
             return value
         return None
 
-    def are_at_most(self, number: object, bound: float) -> bool:
-        """Return whether a number, or all numbers of a constant, are not above a bound."""
+    def highest(self, number: object) -> float | None:
+        """Return a number, or the highest one of a constant; None if it is not known."""
         if isinstance(number, (int, float)):
-            return number <= bound
+            return number
         filler = filler_of(number)
         if filler is not None:
-            return filler <= bound
+            return filler
         value = self.of(number)
-        if value is None or value.is_complex():
-            return False
-        return bool((value <= bound).all())
+        if value is None or value.is_complex() or not value.numel():
+            return None
+        return float(value.max())
+
+    def are_at_most(self, number: object, bound: float) -> bool:
+        """Return whether a number, or all numbers of a constant, are not above a bound."""
+        highest = self.highest(number)
+        return highest is not None and highest <= bound
 
     def _value(self, node: Node) -> Any:
         pending = [node]

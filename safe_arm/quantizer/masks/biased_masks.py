@@ -59,7 +59,10 @@ def _bias_first(total: Node, values: ConstantValues) -> list[Node]:
 def _before_added(
     total: Node, scores: Node, biased: Node, values: ConstantValues
 ) -> list[Node]:
+    added_to_mask = is_additive(values, scores, total)
     for bias, mask in (biased.args, biased.args[::-1]):
+        if added_to_mask and values.of(mask) is None:
+            continue  # Of two masks, each would be added before the other without end.
         if isinstance(bias, Node) and _masks(mask, total, values):
             shifted = Writer(total)(_ADD, scores, bias)
             total.args = (shifted, mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,23 +24,8 @@ from safe_arm.quantizer.masks.softmaxes import Softmax, softmaxes
 _ATEN = torch.ops.aten
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One mask of several.
-
-    Attributes:
-        node: a condition, or a factor that is 1 where a score is hidden; None of a constant.
-        hidden: where a constant hides a score; None if it is not known.
-        number: what hides a score.
-        fills: the number is put in the place of what is below; else it is added.
-        inverted: the condition is true where a score is hidden.
-    """
-
-    node: Node | None
-    hidden: Tensor | None
-    number: float
-    fills: bool
-    inverted: bool = True
+#: A mask and, if it is constant, where it hides a score.
+_Part: TypeAlias = tuple[Mask, Tensor | None]
 
 
 def combine_masks(module: GraphModule) -> None:
@@ -63,12 +48,12 @@ def combine_masks(module: GraphModule) -> None:
             if below is None:
                 break
             scores = below
-        at_run_time = [part for part in parts if part.hidden is None]
+        at_run_time = [mask for mask, hidden in parts if hidden is None]
         if len(at_run_time) != 1 or len(parts) == 1 or softmax.is_safe:
             continue
         shown = _shown(parts, at_run_time[0])
         if shown is not None:
-            _combine(softmax, scores, parts, biases, shown)
+            _combine(softmax, scores, at_run_time[0], parts, biases, shown)
             module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -81,7 +66,7 @@ def _below(
         for scores, mask in (node.args, node.args[::-1]):
             if not isinstance(scores, Node) or not isinstance(mask, Node):
                 continue
-            found = _added(mask, biases, values)
+            found = _added(scores, mask, biases, values)
             if found:
                 parts += found
                 return scores
@@ -89,12 +74,13 @@ def _below(
     filled = _filled(node, values)
     if filled is None:
         return None
-    part, scores = filled
-    parts.append(part)
-    return scores
+    parts.append(filled)
+    return filled[0].scores
 
 
-def _added(mask: Node, biases: list[Tensor], values: ConstantValues) -> list[_Part]:
+def _added(
+    scores: Node, mask: Node, biases: list[Tensor], values: ConstantValues
+) -> list[_Part]:
     constant = values.of(mask)
     if constant is not None:
         hidden = constant <= MASKED
@@ -104,69 +90,56 @@ def _added(mask: Node, biases: list[Tensor], values: ConstantValues) -> list[_Pa
         if bool(bias.any()):
             biases.append(bias)
         number = float(constant[hidden].max())
-        return [_Part(None, hidden, number, fills=False)]
+        return [(Mask(scores, mask, number=number), hidden)]
     if mask.target in PRODUCTS:
         factor, low = mask.args[:2]
         if isinstance(factor, Node) and isinstance(low, float) and low <= MASKED:
-            return [_Part(factor, None, low, fills=False)]
+            return [(Mask(scores, factor, inverted=True, number=low), None)]
         return []
     filled = _filled(mask, values)
     if filled is None:
         return []
-    part, kept = filled
+    kept = filled[0].scores
     constant = values.of(kept)
     if constant is not None and not bool(constant.any()):
-        return [part]
-    below = _added(kept, biases, values)
-    return [part, *below] if below else []
+        return [filled]
+    below = _added(scores, kept, biases, values)
+    return [filled, *below] if below else []
 
 
-def _filled(node: Node, values: ConstantValues) -> tuple[_Part, Node] | None:
+def _filled(node: Node, values: ConstantValues) -> _Part | None:
     if node.target not in (*WHERES, *FILLS):
         return None
-    found = condition_of(values, node)
-    number = _number(node, values)
-    if found is None or number is None:
+    mask = condition_of(values, node)
+    if mask is None:
         return None
-    hidden = values.of(found.node)
-    if hidden is not None:
-        hidden = hidden if found.inverted else ~hidden
-        return _Part(None, hidden, number, fills=True), found.scores
-    part = _Part(found.node, None, number, fills=True, inverted=found.inverted)
-    return part, found.scores
+    hidden = values.of(mask.node)
+    if hidden is not None and not mask.inverted:
+        hidden = ~hidden
+    return mask, hidden
 
 
-def _number(node: Node, values: ConstantValues) -> float | None:
-    for argument in node.args:
-        if isinstance(argument, (int, float)) and argument <= MASKED:
-            return float(argument)
-        constant = values.of(argument)
-        if constant is not None and values.are_at_most(argument, MASKED):
-            return float(constant.max())
-    return None
-
-
-def _shown(parts: list[_Part], at_run_time: _Part) -> Tensor | None:
+def _shown(parts: list[_Part], at_run_time: Mask) -> Tensor | None:
     """Return which scores share the probability of a row that is hidden as a whole; None if that is not known."""
     shown = torch.tensor(True)
     behind = False
-    for part in parts:
-        if part is at_run_time:
+    for mask, hidden in parts:
+        if hidden is None:
             behind = True
             continue
-        assert part.hidden is not None
-        is_alike = part.fills and part.number == at_run_time.number
+        is_alike = mask.fills and mask.number == at_run_time.number
         if is_alike and (at_run_time.fills or not behind):
             continue
-        if part.number >= at_run_time.number or (behind and at_run_time.fills):
+        if mask.number >= at_run_time.number or (behind and at_run_time.fills):
             return None
-        shown = shown & ~part.hidden
+        shown = shown & ~hidden
     return shown if bool(shown.any(-1).all()) else None
 
 
 def _combine(
     softmax: Softmax,
     scores: Node,
+    at_run_time: Mask,
     parts: list[_Part],
     biases: list[Tensor],
     shown: Tensor,
@@ -177,12 +150,9 @@ def _combine(
         constant = write.constant(bias, f"bias_{position}_{name}")
         scores = write(_ATEN.add.Tensor, scores, constant)
     hidden = torch.tensor(False)
-    at_run_time = parts[0]
-    for part in parts:
-        if part.hidden is None:
-            at_run_time = part
-        else:
-            hidden = hidden | part.hidden
+    for _, by_constant in parts:
+        if by_constant is not None:
+            hidden = hidden | by_constant
     # The two conditions are joined as numbers, because the reference model takes no constant of booleans there.
     constant = write.constant(hidden.to(softmax.value.dtype), f"hidden_{name}")
     if not at_run_time.fills:

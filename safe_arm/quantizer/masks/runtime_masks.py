@@ -111,12 +111,14 @@ class Mask:
         scores: what is masked.
         node: the mask.
         fills: it is a condition under which a score is kept or, with ``inverted``, masked; else it is added.
+        number: what a masked score is replaced by, or what is added to it, where that is known.
     """
 
     scores: Node
     node: Node
     fills: bool = False
     inverted: bool = False
+    number: float = -math.inf
 
 
 def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
@@ -144,7 +146,8 @@ def condition_of(values: ConstantValues, node: Node) -> Mask | None:
         inverted = False
         if values.are_at_most(kept, MASKED):
             kept, number, inverted = number, kept, True
-    if not values.are_at_most(number, MASKED):
+    highest = values.highest(number)
+    if highest is None or not highest <= MASKED:
         return None
     if not isinstance(kept, Node) or not isinstance(condition, Node):
         return None
@@ -153,7 +156,7 @@ def condition_of(values: ConstantValues, node: Node) -> Mask | None:
         return None
     if value.dtype != torch.bool:
         return None
-    return Mask(kept, condition, fills=True, inverted=inverted)
+    return Mask(kept, condition, True, inverted, highest)
 
 
 def _added(values: ConstantValues, node: Node) -> Mask | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,35 +62,27 @@ def _is_far(value: Tensor) -> bool:
     return bool((value <= -_FAR).all()) or bool((value >= _FAR).all())
 
 
-def _of_maximum(node: Node, place: int, value: Tensor) -> Node | None:
-    """Return the operand that is the maximum; one that is not below a number."""
-    if not _is_far(value):
-        bound = number_of(value)
-        if bound is None or bound > SMALLEST_FILL:
-            return None
-        return _clamped(node, 1 - place, min=bound)
-    if value.flatten()[0] < 0:
-        place = 1 - place
-    return _operand(node, place)
+def _of_extreme(
+    bound: str, sign: int, node: Node, place: int, value: Tensor
+) -> Node | None:
+    """Return the operand that is the extreme; one on the near side of a number.
 
-
-def _of_minimum(node: Node, place: int, value: Tensor) -> Node | None:
-    """Return the operand that is the minimum; one that is not above a number."""
-    if not _is_far(value):
-        bound = number_of(value)
-        if bound is None or bound < -SMALLEST_FILL:
-            return None
-        return _clamped(node, 1 - place, max=bound)
-    if value.flatten()[0] > 0:
-        place = 1 - place
-    return _operand(node, place)
-
-
-def _clamped(node: Node, place: int, **bound: float) -> Node | None:
-    operand = _operand(node, place)
-    if operand is None:
+    Args:
+        bound: the name of the number as one of a clamp.
+        sign: 1 for a maximum, -1 for a minimum.
+        node: takes the extreme of two operands.
+        place: where the constant one is.
+        value: the constant.
+    """
+    if _is_far(value):
+        if sign * value.flatten()[0] < 0:
+            place = 1 - place
+        return _operand(node, place)
+    number = number_of(value)
+    operand = _operand(node, 1 - place)
+    if number is None or operand is None or sign * number > SMALLEST_FILL:
         return None
-    return Writer(node)(_ATEN.clamp.default, operand, **bound)
+    return Writer(node)(_ATEN.clamp.default, operand, **{bound: number})
 
 
 def _of_sum(node: Node, place: int, value: Tensor) -> Node | None:
@@ -120,8 +113,8 @@ def _as_wide(node: Node, value: Node) -> Node:
 
 
 _RULES: dict[Any, Callable[[Node, int, Tensor], Node | None]] = {
-    _ATEN.maximum.default: _of_maximum,
-    _ATEN.minimum.default: _of_minimum,
+    _ATEN.maximum.default: partial(_of_extreme, "min", 1),
+    _ATEN.minimum.default: partial(_of_extreme, "max", -1),
     _ATEN.add.Tensor: _of_sum,
     _ATEN.sub.Tensor: _of_difference,
 }

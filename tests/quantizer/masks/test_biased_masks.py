@@ -85,8 +85,12 @@ class TestBiases(Rewriting):
     def case(self, row):
         return built(row), self.inputs
 
-    written = WRITTEN
+    written: ClassVar = {
+        **WRITTEN,
+        "behind another mask": lambda m, x, keep: (x + (1 - keep) * -1e9 + (m.bias + keep * -1e9)).softmax(-1),
+    }
     kept: ClassVar = {
+        "two masks at run time": lambda m, x, keep: (x + (1 - keep) * -1e9 + keep.exp() * -1e9).softmax(-1),
         "a small number": lambda m, x, keep: (x + (m.bias + NEAR)).softmax(-1),
         "a mask and a bias that are constant": lambda m, x, keep: (x + (NEAR + CAUSAL)).softmax(-1),
         "a bias and a mask in turn": lambda m, x, keep: ((x + m.bias) + CAUSAL).softmax(-1),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from graph_changes import annotated, annotates_no_more, annotations
+from graph_changes import annotated, annotates_no_more, annotations, wide
 from lowering import PROFILES, stock_codes_apart, tosa
 from ratios import for_ethos_u, quantised, ratios
 from small import Lambda, together
@@ -18,6 +18,8 @@ def points(seed, scale=1.3):
 
 
 SAMPLES = [points(seed) for seed in range(12)]
+#: How the names of sums and differences begin.
+SUMS = "add", "sub"
 
 
 def squared(difference):
@@ -42,16 +44,6 @@ KEPT = {
 }
 
 
-def wide(model):
-    """The names of sums and differences that are kept in 32 bits."""
-    names = []
-    for node in model.graph.nodes:
-        spec = getattr(node.meta.get("quantization_annotation"), "output_qspec", None)
-        if node.name.startswith(("add", "sub")) and getattr(spec, "dtype", None) == torch.int32:
-            names.append(node.name)
-    return names
-
-
 @pytest.mark.parametrize("name", DISTANCES)
 def test_stock_rounds_the_difference_and_ours_does_not(name):
     rule, gain = DISTANCES[name]
@@ -69,7 +61,7 @@ def test_the_one_delegate_is_exact_and_stock_s_partitioner_computes_it_too(name)
 
 def test_near_misses_keep_8_bits():
     quantizer = quantizer_of()
-    assert wide(annotated(Lambda(together(KEPT)), quantizer, SAMPLES[0])) == []
+    assert wide(annotated(Lambda(together(KEPT)), quantizer, SAMPLES[0]), *SUMS) == []
     assert quantizer.left_float == ()
 
 
@@ -86,12 +78,12 @@ def test_a_difference_from_a_mean_keeps_its_own_rule(monkeypatch):
 def test_an_ethos_u_keeps_8_bits_unless_accuracy_is_preferred(target):
     quantizer = for_ethos_u(target)
     rule = DISTANCES["squared distance"][0]
-    assert wide(annotated(Lambda(rule), quantizer, SAMPLES[0])) == []
+    assert wide(annotated(Lambda(rule), quantizer, SAMPLES[0]), *SUMS) == []
     quantizer.prefers_accuracy = True
-    assert len(wide(annotated(Lambda(rule), quantizer, SAMPLES[0]))) == 1
+    assert len(wide(annotated(Lambda(rule), quantizer, SAMPLES[0]), *SUMS)) == 1
 
 
 def test_twice_equals_once():
     model = annotated(Lambda(DISTANCES["squared distance"][0]), quantizer_of(), SAMPLES[0])
-    assert len(wide(model)) == 1
+    assert len(wide(model, *SUMS)) == 1
     assert annotates_no_more(keep_distances_exact, model)

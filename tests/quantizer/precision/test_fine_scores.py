@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import annotated, annotates_no_more
+from graph_changes import annotated, annotates_no_more, wide
 from lowering import PROFILES, stock_codes_apart, tosa
 from ratios import for_ethos_u, ours_exactly, quantised, ratios
 from small import Lambda, together
@@ -44,16 +44,6 @@ KEPT = {
 }
 
 
-def wide(model):
-    """The names of the distances with 32 bits."""
-    names = []
-    for node in model.graph.find_nodes(op="call_function", target=torch.ops.aten.sub.Tensor):
-        spec = getattr(node.meta.get("quantization_annotation"), "output_qspec", None)
-        if getattr(spec, "dtype", None) == torch.int32:
-            names.append(node.name)
-    return names
-
-
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_stock_rounds_scores_and_ours_is_within_a_decibel_of_its_borders(name):
     rule, gain = ATTENTIONS[name]
@@ -88,7 +78,7 @@ def test_a_domain_ends_where_exponentials_do_or_below_the_least_that_was_seen():
 
 def test_near_misses_keep_8_bits():
     quantizer = quantizer_of()
-    assert wide(annotated(Lambda(together(KEPT)), quantizer, SAMPLES[0])) == []
+    assert wide(annotated(Lambda(together(KEPT)), quantizer, SAMPLES[0]), "sub") == []
     assert quantizer.left_float == ()
 
 
@@ -97,10 +87,10 @@ def test_near_misses_keep_8_bits():
 def test_an_ethos_u_keeps_8_bits(target, prefers_accuracy):
     quantizer = for_ethos_u(target)
     quantizer.prefers_accuracy = prefers_accuracy
-    assert wide(annotated(Lambda(ATTENTIONS["sdpa"][0]), quantizer, SAMPLES[0])) == []
+    assert wide(annotated(Lambda(ATTENTIONS["sdpa"][0]), quantizer, SAMPLES[0]), "sub") == []
 
 
 def test_twice_equals_once():
     model = annotated(Lambda(ATTENTIONS["causal"][0]), quantizer_of(), SAMPLES[0])
-    assert len(wide(model)) == 1
+    assert len(wide(model, "sub")) == 1
     assert annotates_no_more(keep_scores_fine, model)

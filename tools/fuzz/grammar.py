@@ -4,9 +4,9 @@ import re
 
 from hypothesis import strategies as st
 
-from tests.fuzz import layers, operators
-from tests.fuzz.cases import NUMBERS, Case, Config, Input
-from tests.fuzz.net_source import NetSource
+from tools.fuzz import layers, operators
+from tools.fuzz.cases import NUMBERS, Case, Config, Input
+from tools.fuzz.net_source import NetSource
 
 _of = operators.of_template
 #: What adds to a net, and how often; the first is what shrinking prefers.

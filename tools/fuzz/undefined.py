@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Interpreter, Node
 
 from safe_arm.core.island import QUANTIZE, op_name
-from tests.fuzz.building import Sample
+from tools.fuzz.building import Sample
 
 
 def undefined(graph_module: GraphModule, tried: Iterable[Sample]) -> bool:

@@ -1,8 +1,8 @@
 """Run ExecuTorch's own Arm tests, as shipped in its wheel, through the stock classes and through ours, in shards.
 
-    python tests/upstream/arm_suite.py                    all that needs neither a download nor a board
-    python tests/upstream/arm_suite.py --processes 2      shards side by side, each with records of its own
-    python tests/upstream/arm_suite.py --sample           the sample of CI: ours alone, beside the results that are kept
+    python tools/arm_suite/arm_suite.py                    all that needs neither a download nor a board
+    python tools/arm_suite/arm_suite.py --processes 2      shards side by side, each with records of its own
+    python tools/arm_suite/arm_suite.py --sample           the sample of CI: ours alone, beside what is kept
 
 What has a result is not run again; --fresh forgets them. Results are lines of JSON in out/upstream/.
 """
@@ -238,6 +238,7 @@ def _emptied(folder: Path) -> None:
 
 
 def main() -> int:
+    """Run the tests, or the sample; return 1 if one of the sample ends otherwise than is kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", type=int, default=200, metavar="N", help="tests a process")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="shards side by side")

@@ -1,7 +1,7 @@
 """What a net is made of that has weights: convolutions, linears, norms, recurrent layers, and layers used twice."""
 
-from tests.fuzz.net_source import NetSource, Value
-from tests.fuzz.operators import ACTIVATIONS, filled
+from tools.fuzz.net_source import NetSource, Value
+from tools.fuzz.operators import ACTIVATIONS, filled
 
 _NORMS = (
     "nn.LayerNorm({last})",
@@ -32,6 +32,7 @@ def convolution(net: NetSource) -> bool:
 
 
 def linear(net: NetSource) -> bool:
+    """Add a linear layer."""
     return _linear_on(net, net.pick(net.floats()))
 
 
@@ -52,6 +53,7 @@ def _followed(net: NetSource, x: Value, layer: str, norm: str) -> bool:
 
 
 def norm(net: NetSource) -> bool:
+    """Add a norm."""
     x = net.pick(net.floats())
     sizes = {"last": x.shape[-1] if x.shape else 1, "c": x.shape[1] if len(x.shape) > 1 else 1}
     dims = max(1, len(x.shape) - 2)

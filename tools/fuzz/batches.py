@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.database import InMemoryExampleDatabase
 
-from tests.fuzz.cases import Case
-from tests.fuzz.grammar import cases
+from tools.fuzz.cases import Case
+from tools.fuzz.grammar import cases
 
 #: How many cases a batch has.
 BATCH = 20

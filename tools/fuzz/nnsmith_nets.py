@@ -14,8 +14,8 @@ import torch
 import torch.nn as nn
 from torch.export import ExportedProgram
 
-from tests.fuzz.cases import Case, drawn_config
-from tests.fuzz.program_source import written
+from tools.fuzz.cases import Case, drawn_config
+from tools.fuzz.program_source import written
 
 #: Operators a net has, elements a tensor may have, milliseconds the solver has.
 NODES, ELEMENTS, SOLVER = 6, 1024, 10_000

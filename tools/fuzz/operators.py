@@ -6,7 +6,7 @@ An expression that cannot be evaluated on the value it is tried on is left out, 
 import re
 from collections.abc import Callable
 
-from tests.fuzz.net_source import BOUNDS, SCALARS, NetSource, Value
+from tools.fuzz.net_source import BOUNDS, SCALARS, NetSource, Value
 
 
 def _other(net: NetSource, x: Value) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from tests.fuzz.cases import Input
+from tools.fuzz.cases import Input
 
 #: Up to so many elements a constant is written out; a larger one has random values.
 _SPELLED = 16

@@ -20,12 +20,12 @@ from users_tensors import UsersTensors
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer, UsageError
 from safe_arm.acceleration import decompositions, fake_values, idle_passes, late_code
 from safe_arm.core.errors import FloatProofWarning
-from tests.fuzz.building import Sample, exported, lowered, nets, quantised, samples
-from tests.fuzz.carried_state import lost_state
-from tests.fuzz.cases import Case
-from tests.fuzz.judging import CODES, CODES_16, judged
-from tests.fuzz.outcome import Outcome, of_exception
-from tests.fuzz.undefined import undefined
+from tools.fuzz.building import Sample, exported, lowered, nets, quantised, samples
+from tools.fuzz.carried_state import lost_state
+from tools.fuzz.cases import Case
+from tools.fuzz.judging import CODES, CODES_16, judged
+from tools.fuzz.outcome import Outcome, of_exception
+from tools.fuzz.undefined import undefined
 
 
 @dataclass

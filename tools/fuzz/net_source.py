@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.fuzz.cases import Input
+from tools.fuzz.cases import Input
 
 #: Draws a value of a strategy, as hypothesis gives it to composite strategies.
 Draw = Callable[[st.SearchStrategy], object]

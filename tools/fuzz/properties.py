@@ -17,10 +17,10 @@ from torch.utils import _pytree as pytree
 
 from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner.collect import LEFT_OVER
-from tests.fuzz.building import exported, lowered, nets, quantised
-from tests.fuzz.cases import Case
-from tests.fuzz.outcome import Outcome
-from tests.fuzz.toolchain import Made, quick, through_ours
+from tools.fuzz.building import exported, lowered, nets, quantised
+from tools.fuzz.cases import Case
+from tools.fuzz.outcome import Outcome
+from tools.fuzz.toolchain import Made, quick, through_ours
 
 
 def _partitioner(case: Case, spec: str) -> SafeArmPartitioner:

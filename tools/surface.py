@@ -1,6 +1,6 @@
 """What safe_arm touches in ExecuTorch, torchao and torch's internals, collected from its own code.
 
-python tests/support/surface.py    writes tests/data/upstream-surface-<minor release>.json
+python tools/surface.py    writes tests/data/upstream-surface-<minor release>.json
 """
 
 import ast
@@ -67,7 +67,7 @@ def told(changes):
             lines += [f"  changed  {name}", f"    was  {was}", f"    now  {now}"]
     lines += [f"  new      {name}" for name in new]
     if changes:
-        lines.append("see each, then record it: python tests/support/surface.py")
+        lines.append("see each, then record it: python tools/surface.py")
     return "\n".join(lines)
 
 
@@ -119,6 +119,7 @@ def overridden():
 
 
 def resolved(module, name):
+    """Return what a module has by a name, or a module below it; ``ABSENT`` if there is neither."""
     try:
         return getattr(importlib.import_module(module), name)
     except AttributeError:
@@ -132,10 +133,12 @@ def resolved(module, name):
 
 
 def raw(owner, name):
+    """Return an attribute as it stands in its owner."""
     return inspect.getattr_static(owner, name, ABSENT)
 
 
 def path_of(owner):
+    """Return the dotted path of a class or a module."""
     return owner.__name__ if inspect.ismodule(owner) else f"{owner.__module__}.{owner.__qualname__}"
 
 

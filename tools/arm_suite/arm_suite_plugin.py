@@ -165,6 +165,7 @@ def _why(report: pytest.TestReport) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add whose classes the tests get, what is recorded and which tests are run."""
     group = parser.getgroup("safe_arm")
     group.addoption("--through", choices=THROUGH, default="propagate", help="Whose classes the tests get.")
     group.addoption("--record", type=Path, help="A file of JSON lines that gets each result.")
@@ -174,6 +175,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    """Register the recorder."""
     exchange = Exchange(config.getoption("--through"))
     config.stash[_EXCHANGE] = exchange
     if record := config.getoption("--record"):
@@ -193,6 +195,7 @@ def _needs_board(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """List and select the tests, and give their modules the stand-ins."""
     if found := config.getoption("--list"):
         found.write_text("".join(f"{'board' if _needs_board(item) else 'host'} {item.nodeid}\n" for item in items))
     select = config.getoption("--select")

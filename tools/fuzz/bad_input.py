@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.fuzz.cases import Case, Config, Input, one_line
+from tools.fuzz.cases import Case, Config, Input, one_line
 
 _PLAIN = Input((1, 4, 6, 6))
 _CONV = "self.m0 = nn.Conv2d(4, 4, 3)"

@@ -1,4 +1,4 @@
-"""Run the fuzzer: ``python -m tests.fuzz --cases 1000 --seed 1``."""
+"""Run the fuzzer: ``python -m tools.fuzz --cases 1000 --seed 1``."""
 
 import argparse
 import importlib
@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz.cases import Case
-from tests.fuzz.runner import Result, over_processes, read, summary
-from tests.fuzz.scripts import script_of
+from tools.fuzz.cases import Case
+from tools.fuzz.runner import Result, over_processes, read, summary
+from tools.fuzz.scripts import script_of
 
 BAD = ("wrong", "died", "slow")
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=100, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="which ones; the same seed gives the same cases")
     parser.add_argument("--start", type=int, default=0, help="the first; --start N --cases 1 replays case N")
@@ -36,11 +36,11 @@ def _cases(options: argparse.Namespace, known: set[int]) -> Iterator[tuple[int, 
         found = ((line["number"], Case.from_dict(line["case"])) for line in read(options.replay))
         found = (each for each in found if options.start <= each[0] < options.start + options.cases)
     elif options.generator == "grammar":
-        found = importlib.import_module("tests.fuzz.batches").numbered(*which)
+        found = importlib.import_module("tools.fuzz.batches").numbered(*which)
     elif options.generator == "nnsmith":
-        found = importlib.import_module("tests.fuzz.nnsmith_nets").numbered(*which)
+        found = importlib.import_module("tools.fuzz.nnsmith_nets").numbered(*which)
     else:
-        found = importlib.import_module("tests.fuzz.pytorch_samples").numbered(options.generator, *which)
+        found = importlib.import_module("tools.fuzz.pytorch_samples").numbered(options.generator, *which)
     return ((number, case) for number, case in found if number not in known)
 
 

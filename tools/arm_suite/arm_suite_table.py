@@ -1,7 +1,7 @@
 """Keep what a run of upstream's tests found, and write docs/upstream-tests.md from what is kept.
 
-python tests/upstream/arm_suite_table.py             after a run: keep its results, write the page
-python tests/upstream/arm_suite_table.py --page      the page alone
+python tools/arm_suite/arm_suite_table.py             after a run: keep its results, write the page
+python tools/arm_suite/arm_suite_table.py --page      the page alone
 """
 
 import argparse
@@ -73,6 +73,7 @@ class Kept:
 
 
 def kept_in(release: str) -> Path:
+    """Return the file with the outcomes of a release."""
     return KEPT / f"{release}.txt"
 
 
@@ -104,6 +105,7 @@ def read(release: str) -> Kept:
 
 
 def reasons() -> tuple[Reason, ...]:
+    """Return the reasons that are written down."""
     return tuple(Reason(**entry) for entry in json.loads(REASONS.read_text()))
 
 
@@ -174,7 +176,7 @@ def page(kept: Kept, known: tuple[Reason, ...]) -> str:
             "ExecuTorch's wheel ships the tests of its Arm backend. `make upstream-tests` runs those of",
             f"{kept.release} that need neither a download nor a board, with safe_arm's classes (*ours*) wherever they",
             "ask for stock partitioners and quantisers, from the factories or by name. An interrupted run continues",
-            "where it stopped. `python tests/upstream/arm_suite_table.py` wrote this page from the results.",
+            "where it stopped. `python tools/arm_suite/arm_suite_table.py` wrote this page from the results.",
         ),
         *_coverage(kept),
         _prose(
@@ -211,6 +213,7 @@ def draw_sample(release: str) -> list[str]:
 
 
 def main() -> None:
+    """Keep the results, draw the sample and write the page, as the options say."""
     from importlib.metadata import version
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

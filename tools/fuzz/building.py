@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
-from tests.fuzz.cases import NUMBERS, Case
+from tools.fuzz.cases import NUMBERS, Case
 
 Sample = tuple[Tensor, ...]
 #: By name, the quantisation of all operators.
@@ -56,6 +56,7 @@ def _dynamic(case: Case) -> tuple[dict[int, Any], ...] | None:
 
 
 def exported(case: Case, module: nn.Module, sample: Sample) -> ExportedProgram:
+    """Export the net of a case."""
     return torch.export.export(module, sample, dynamic_shapes=_dynamic(case))
 
 

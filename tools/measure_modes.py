@@ -1,8 +1,8 @@
 """Measure what stock and ours make of every mode, and write the table of the docs.
 
 Run from the root of the checkout, with the lane's interpreter:
-    python tests/support/measure_modes.py tests/data/modes-1.5.json            # all modes; a few minutes
-    python tests/support/measure_modes.py tests/data/modes-1.5.json "cond"     # those whose name has it, again
+    python tools/measure_modes.py tests/data/modes-1.5.json            # all modes; a few minutes
+    python tools/measure_modes.py tests/data/modes-1.5.json "cond"     # those whose name has it, again
 """
 
 import copy
@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT)]
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ from safe_arm.verification.reference_model import run_tosa
 Row = dict[str, str]
 #: Real outputs are compared with the model's own, relative to its largest: float32's and bfloat16's rounding.
 RELATIVE = {torch.float32: 1e-5, torch.bfloat16: 2**-6}
-DOCS = Path(__file__).parents[2] / "docs" / "support.md"
+DOCS = ROOT / "docs" / "support.md"
 RIGHT, NOT_LOADING = "right", "does not load"
 
 
@@ -158,7 +159,7 @@ hide: [toc]
 
 All of them, with safe_arm: every row below is right, but for two that are one code off within a documented tolerance.
 The table shows what stock ExecuTorch {version} and safe_arm (`non_fuseable="propagate"`) make of small nets in every
-mode in which the Arm backend is used. `python tests/support/measure_modes.py tests/data/modes-1.5.json` measured it,
+mode in which the Arm backend is used. `python tools/measure_modes.py tests/data/modes-1.5.json` measured it,
 and `tests/test_modes.py` measures it again.
 
 *Right* means 0 codes of difference from the quantised graph in double precision, in every output. Real outputs may
@@ -204,6 +205,7 @@ def _cell(row: Row) -> str:
 
 
 def main(path: str, part: str = "") -> None:
+    """Measure the modes that a file lacks, or those with a text in their names, and write the page."""
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     file = Path(path)

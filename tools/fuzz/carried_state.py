@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.utils._pytree import tree_leaves
 
-from tests.fuzz.building import Sample, nets
-from tests.fuzz.judging import judged
+from tools.fuzz.building import Sample, nets
+from tools.fuzz.judging import judged
 
 #: Values that may be apart of an output, and how far, in parts of its largest: two steps of 8-bit numbers, of two
 #: calls, behind other operators. A state that is lost is of the size of the output.

@@ -24,8 +24,8 @@ from safe_arm.verification.model_server import NoResultError, ReferenceModelErro
 from safe_arm.verification.reference_model import run_lowered
 from safe_arm.verification.tables import interpolated
 from safe_arm.verification.tolerances import is_table
-from tests.fuzz.building import Sample
-from tests.fuzz.outcome import Outcome
+from tools.fuzz.building import Sample
+from tools.fuzz.outcome import Outcome
 
 #: How far an output may be off when every delegate is right on what reached it: a value in the middle between two
 #: codes may go to either, and what comes after spreads that. Codes of int8, of int16; floats in parts of the largest.

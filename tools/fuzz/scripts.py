@@ -2,13 +2,13 @@
 
 from dataclasses import fields
 
-from tests.fuzz.cases import Case, Config
-from tests.fuzz.outcome import Outcome
+from tools.fuzz.cases import Case, Config
+from tools.fuzz.outcome import Outcome
 
 _SCRIPT = '''"""{title}"""
 
-from tests.fuzz.cases import Case, Config, Input
-from tests.fuzz.properties import run
+from tools.fuzz.cases import Case, Config, Input
+from tools.fuzz.properties import run
 
 SOURCE = """\\
 {source}"""

@@ -17,8 +17,8 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from tests.fuzz.cases import Case, drawn_config
-from tests.fuzz.program_source import written
+from tools.fuzz.cases import Case, drawn_config
+from tools.fuzz.program_source import written
 
 #: Samples an operator or module may give, samples looked at for them, elements a tensor may have.
 EACH, LOOKED_AT, ELEMENTS = 10, 60, 4096
@@ -111,6 +111,7 @@ def _samples_of(listed: Any) -> list[Sample]:
 
 
 def listed(generator: str) -> list[Any]:
+    """Return the operators or modules that PyTorch has samples of."""
     if generator == "operators":
         from torch.testing._internal.common_methods_invocations import op_db
 

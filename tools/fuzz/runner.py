@@ -14,8 +14,8 @@ from typing import Any
 
 from safe_arm.jobs.job_processes import run_jobs
 from safe_arm.jobs.row import Job, JobEnded
-from tests.fuzz.cases import Case
-from tests.fuzz.outcome import Outcome
+from tools.fuzz.cases import Case
+from tools.fuzz.outcome import Outcome
 
 
 @dataclass
@@ -35,7 +35,7 @@ def act(arguments: Sequence[str]) -> None:
     """Run a case in this process, which ends when it takes too long."""
     import torch
 
-    from tests.fuzz import properties, toolchain
+    from tools.fuzz import properties, toolchain
 
     by, case, result, limit = arguments
     signal.alarm(int(limit))
@@ -61,7 +61,7 @@ def over_processes(
                 arguments = by, case.to_json(), str(result), f"{limit:.0f}"
                 jobs.append(Job(f"{number}", arguments, result, labels={"by": by}))
         left = Counter(job.name for job in jobs)
-        for job, ended in run_jobs(jobs, processes, act, "tests.fuzz.properties"):
+        for job, ended in run_jobs(jobs, processes, act, "tools.fuzz.properties"):
             found = outcomes[int(job.name)]
             found[job.labels["by"]] = _outcome(job, ended, limit)
             left[job.name] -= 1

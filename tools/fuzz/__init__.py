@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 # What the tests share is found as it is in pytest.
-sys.path.append(str(Path(__file__).parents[1] / "support"))
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))

@@ -1,8 +1,11 @@
-"""Which inputs of a proof catch which planted fault: python tests/support/catching.py [--write]."""
+"""Tell which inputs of a proof catch which planted fault: ``python tools/catching.py [--write]``."""
 
 import json
 import sys
 from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT)]
 
 import pytest
 from mutation_nets import inputs, quantised
@@ -21,12 +24,12 @@ from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus, stimuli
 
 #: By fault, the names of the inputs that catch it, each alone.
-RECORD = Path(__file__).parents[1] / "data" / "stimuli-catch.json"
+RECORD = ROOT / "tests" / "data" / "stimuli-catch.json"
 PROFILE = "TOSA-1.0+INT"
 
 
 def catches(delegate: Delegate, stimulus: Stimulus) -> bool:
-    """Whether one set of inputs alone shows that a delegate is wrong."""
+    """Tell whether one set of inputs alone shows that a delegate is wrong."""
     expected = evaluated(delegate.program, delegate.state, stimulus.inputs, ties_up=True)
     outputs, tensors = run_tapped(delegate, stimulus.inputs, run_tosa)
     if not any(distance(node, o, expected).worst for node, o in zip(delegate.outputs, outputs, strict=True)):
@@ -35,7 +38,7 @@ def catches(delegate: Delegate, stimulus: Stimulus) -> bool:
 
 
 def caught_by(mutation: Mutation) -> list[str]:
-    """The names of the inputs that catch a fault, with no check but measurement."""
+    """Return the names of the inputs that catch a fault, with no check but measurement."""
     graph_module = quantised(mutation.net, PROFILE)  # Quantising runs some passes too.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, "0")  # What is collected unproven counts as right.

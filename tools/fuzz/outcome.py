@@ -39,6 +39,7 @@ class Outcome:
 
 
 def of_exception(stage: str, error: BaseException, verdict: Verdict = "died") -> Outcome:
+    """Return the outcome of an error in a stage, with where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = [f"{'/'.join(frame.filename.split('/')[-2:])}:{frame.name}" for frame in frames]
     return Outcome(verdict, stage, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", where)
