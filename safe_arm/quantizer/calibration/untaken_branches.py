@@ -37,13 +37,13 @@ class Branches:
         watch: CalibrationWatch,
     ) -> None:
         self._untaken = dict(zip(names, branches, strict=True))
-        self._operands: list[list[Tensor]] = []
+        self._operands: list[list[Tensor | int]] = []
         self._hooks = []
         for branch in branches:
             self._hooks.append(branch.register_forward_pre_hook(self._take))
         watch.branches.append(self)
 
-    def _take(self, branch: nn.Module, operands: tuple[Tensor, ...]) -> None:
+    def _take(self, branch: nn.Module, operands: tuple[Tensor | int, ...]) -> None:
         """Keep what one branch is given until the other is taken."""
         is_traced = any(isinstance(operand, FakeTensor) for operand in operands)
         if is_traced or torch.compiler.is_compiling():
@@ -54,7 +54,7 @@ class Branches:
         if not self._untaken:
             self._operands.clear()
         elif len(self._operands) < _KEPT:
-            self._operands.append([operand.detach().clone() for operand in operands])
+            self._operands.append([_kept(operand) for operand in operands])
 
     def take_all(self) -> None:
         """Call the branch that no sample has taken; no sample comes any more."""
@@ -69,3 +69,8 @@ class Branches:
             with torch.no_grad():
                 for operands in self._operands:
                     attempted(branch, *operands)
+
+
+def _kept(operand: Tensor | int) -> Tensor | int:
+    """Return a copy of what a branch is given: a tensor, or a dynamic size."""
+    return operand.detach().clone() if isinstance(operand, Tensor) else operand

@@ -10,6 +10,8 @@ from torch._higher_order_ops.while_loop import while_loop
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
+from safe_arm.quantizer.calibration.untaken_branches import Branches
 from safe_arm.quantizer.proof.fidelity import decibel
 
 ON_DEVICE = "TOSA-1.0+INT+cf"
@@ -86,3 +88,21 @@ def test_what_fails_in_it_stays_float():
     with pytest.warns(DoubtfulInputWarning, match=UNTAKEN):
         _, reasons = quantised_on(rule, [ONE])
     assert any("its values include NaN" in reason for reason in reasons)
+
+
+class Sized(torch.nn.Module):
+    """A branch that takes a dynamic size, and keeps it."""
+
+    size = 0
+
+    def forward(self, x, size):
+        self.size = size
+        return x
+
+
+def test_an_operand_may_be_a_size():
+    taken, untaken, watch = Sized(), Sized(), CalibrationWatch()
+    Branches(["taken", "untaken"], [taken, untaken], watch)
+    taken(torch.ones(3), 3)
+    watch.take_all_branches()
+    assert untaken.size == 3
