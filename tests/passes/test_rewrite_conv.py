@@ -53,7 +53,7 @@ def layers():
 @pytest.mark.skipif(RELEASE < (1, 5), reason="before 1.5 stock takes no weight that is handed to a branch")
 @pytest.mark.parametrize("name", layers())
 def test_a_layer_in_a_branch_is_delegated(name):
-    """The bias has 8 bits there, and is rounded once more to 32: no value here is so near to the middle of two codes."""
+    """The bias has 8 bits there, and is rounded again to 32: no value here is so near to the middle of two codes."""
     net = Built(lambda m, x: torch.cond(x.sum() > 0, m.layer, torch.relu, (x,)), layer=layers()[name]).eval()
     x = image()[0] - image()[0].mean() + 0.02
     samples = [(x,), (-x,)]
