@@ -19,6 +19,7 @@ from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, replace_no
 from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
+_INVERSE_ROOT = _ATEN.rsqrt.default
 #: In a float of 32 bits a number as large as this takes up any other below 2**76.
 _FAR = 2.0**100
 
@@ -78,6 +79,8 @@ def _of_extreme(
         if sign * value.flatten()[0] < 0:
             place = 1 - place
         return _operand(node, place)
+    if any(reader.target is _INVERSE_ROOT for reader in node.users):
+        return None  # The bound of a length, which has the domain of its square.
     number = number_of(value)
     operand = _operand(node, 1 - place)
     if number is None or operand is None or sign * number > SMALLEST_FILL:
