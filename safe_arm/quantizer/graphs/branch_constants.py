@@ -6,6 +6,8 @@ tensor it raises.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -36,17 +38,18 @@ def pass_tensors_in(model: GraphModule) -> None:
     """
     for node in list(calls(model, _CONDITION, _LOOP)):
         first = 0 if node.target is _LOOP else 1
-        branches: list[GraphModule] = []
+        branches: dict[str, GraphModule] = {}
         for read in node.args[first : first + 2]:
             branch = model.get_submodule(read.target)
             assert isinstance(branch, GraphModule)
-            branches.append(branch)
+            branches[read.target] = branch
         tensors: list[Node] = []
-        for branch in branches:
+        for name, branch in branches.items():
             pass_tensors_in(branch)
             for read in _tensors_read(branch):
-                tensors.append(_hand_over(read, node))
-                _take_in(read, branches)
+                outside = _hand_over(read, node, f"{read.name}_of_{name}")
+                _take_in(read, outside, branches.values())
+                tensors.append(outside)
         if tensors:
             *others, operands = node.args
             node.args = (*others, (*operands, *tensors))
@@ -62,12 +65,11 @@ def _tensors_read(branch: GraphModule) -> list[Node]:
     return reads
 
 
-def _hand_over(read: Node, node: Node) -> Node:
-    """Store what a branch reads outside of it, and read it there."""
+def _hand_over(read: Node, node: Node, name: str) -> Node:
+    """Store what a branch reads outside of it, under a name, and read it there."""
     model = node.graph.owning_module
     assert model is not None
     value = attribute(read.graph.owning_module, read.target)
-    name = f"{read.name}_of_{node.name}"
     set_attribute(model, name, value)
     with node.graph.inserting_before(node):
         outside = node.graph.get_attr(name)
@@ -75,12 +77,12 @@ def _hand_over(read: Node, node: Node) -> Node:
     return outside
 
 
-def _take_in(read: Node, branches: list[GraphModule]) -> None:
+def _take_in(read: Node, outside: Node, branches: Iterable[GraphModule]) -> None:
     """Give both branches one more input, and let the one that read the tensor read its input."""
     for branch in branches:
         computed = (node for node in branch.graph.nodes if node.op != "placeholder")
         with branch.graph.inserting_before(next(computed)):
-            taken = branch.graph.placeholder(read.name)
+            taken = branch.graph.placeholder(str(outside.target))
         taken.meta = dict(read.meta)
         if branch is read.graph.owning_module:
             replace_node(read, taken)

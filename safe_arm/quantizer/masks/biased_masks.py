@@ -62,7 +62,7 @@ def _before_added(
     added_to_mask = is_additive(values, scores, total)
     for bias, mask in (biased.args, biased.args[::-1]):
         if added_to_mask and values.of(mask) is None:
-            continue  # Of two masks, each would be added before the other without end.
+            continue  # Each of two masks would be added before the other without end.
         if isinstance(bias, Node) and _masks(mask, total, values):
             shifted = Writer(total)(_ADD, scores, bias)
             total.args = (shifted, mask)
