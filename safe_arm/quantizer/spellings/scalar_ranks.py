@@ -42,14 +42,14 @@ def keep_scalar_ranks(model: GraphModule) -> None:
         model: a float graph before annotation; changed in place. Of the branches of its control flow, the conditions of
             loops are changed too: each other is annotated as a graph of its own.
     """
-    _keep_ranks(model, is_branch=False)
+    _keep_ranks(model)
     for loop in calls(model, torch.ops.higher_order.while_loop):
         condition = model.get_submodule(loop.args[0].target)
         assert isinstance(condition, GraphModule)
-        _keep_ranks(condition, is_branch=True)
+        _keep_ranks(condition)
 
 
-def _keep_ranks(model: GraphModule, *, is_branch: bool) -> None:
+def _keep_ranks(model: GraphModule) -> None:
     nodes = []
     for node in model.graph.nodes:
         if node.op != "call_function" or len(node.args) < 2:
@@ -58,9 +58,9 @@ def _keep_ranks(model: GraphModule, *, is_branch: bool) -> None:
             nodes.append(node)
     for node in nodes:
         if _has_multiple(node):
-            _multiply(node, is_branch)
+            _multiply(node)
         if _meets_number(node):
-            _give_tensor(node, is_branch)
+            _give_tensor(node)
         elif node.target is _ATEN.prelu.default:
             _flatten_weight(node)
     if nodes:
@@ -89,7 +89,7 @@ def _is_float_scalar(node: object) -> bool:
     return value is not None and value.dim() == 0 and value.is_floating_point()
 
 
-def _multiply(node: Node, is_branch: bool) -> None:
+def _multiply(node: Node) -> None:
     """Make the multiple the second operand of a sum of a scalar and a multiple."""
     second = node.args[1]
     multiple = node.kwargs["alpha"]
@@ -99,19 +99,15 @@ def _multiply(node: Node, is_branch: bool) -> None:
     elif isinstance(second, Node) and _is_float_scalar(second):
         product = Writer(node, marks=second)(_ATEN.mul.Tensor, second, multiple)
         node.args, node.kwargs = (node.args[0], product), {}
-        _give_tensor(product, is_branch)
+        _give_tensor(product)
 
 
-def _give_tensor(node: Node, is_branch: bool) -> None:
+def _give_tensor(node: Node) -> None:
     scalar = node.all_input_nodes[0]
     number: Any = node.args[1]
     write = Writer(node)
-    if is_branch:
-        # Torch cannot trace a loop whose branches read tensors of their own.
-        constant = write(_ATEN.full_like.default, scalar, float(number))
-    else:
-        value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
-        constant = write.constant(value, "_number_of")
+    value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
+    constant = write.constant(value, "_number_of")
     if node.target is _ATEN.rsub.Scalar:
         node.args = (constant, scalar)
     else:
