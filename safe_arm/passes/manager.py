@@ -53,6 +53,7 @@ from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
 from safe_arm.passes.leave_dynamic_views import DYNAMIC_VIEWS, on_static_views
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
+from safe_arm.passes.order_results import OrderResultsPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.propagate_view_copy_permute_up import (
     PropagateViewCopyPermuteUpPass,
@@ -66,6 +67,7 @@ from safe_arm.passes.rewrite_conv import RewriteConvPass
 from safe_arm.passes.round_to_even import RoundToEvenPass
 from safe_arm.passes.split_quantisers import SplitQuantisersPass
 from safe_arm.passes.truncate_casts import TruncateCastsPass
+from safe_arm.passes.typed_loops import trace_loops_of_codes
 from safe_arm.passes.widen_weights import WidenWeightsPass
 
 #: The class of a pass, or a function that makes one from the stock pass that it is anchored to.
@@ -130,6 +132,7 @@ _IN_ORDER = (
     ),
     Correction("quant-range", "S17", _FOLD, after=ClampToQuantRangePass),
     Correction("wide-weights", "T57", _FOLD, after=WidenWeightsPass),
+    Correction("read-results", "S53", _FOLD, before=OrderResultsPass),
     # The first of these decides which operators are quantised.
     Correction(
         "mixed-operators",
@@ -398,6 +401,8 @@ class SafeArmPassManager(ArmPassManager):
 
     def _transform(self, *args: ExportedProgram | GraphModule) -> GraphModule:
         """Run the passes with the invariants checked between them."""
+        for graph_pass in self.passes:
+            trace_loops_of_codes(graph_pass)
         self.passes = self._watch.watched(self.passes)
         result = super()._transform(*args)
         self._watch.finish(result)

@@ -22,11 +22,13 @@ from safe_arm.quantizer.graphs.branch_constants import (
     fill_branches,
     pass_tensors_in,
 )
+from safe_arm.quantizer.graphs.conditions_in_loops import choose_in_loops
 from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
 from safe_arm.quantizer.graphs.functional_writes import write_functionally
 from safe_arm.quantizer.graphs.index_dtypes import widen_indices
 from safe_arm.quantizer.graphs.item_places import place_by_tensors
+from safe_arm.quantizer.graphs.loop_counters import carry_counters
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
 from safe_arm.quantizer.graphs.plain_scopes import (
     write_inner_scopes_out,
@@ -80,6 +82,8 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     note_computed_values,
     write_scopes_out,
     write_inner_scopes_out,
+    choose_in_loops,
+    carry_counters,
     place_by_tensors,
     write_functionally,
     compute_in_float32,

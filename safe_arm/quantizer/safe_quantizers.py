@@ -40,6 +40,7 @@ from safe_arm.quantizer.calibration.guarded_observers import guard_observers
 from safe_arm.quantizer.domains.branch_domains import free_branch_domains
 from safe_arm.quantizer.domains.factors_apart import copy_scaled_weights
 from safe_arm.quantizer.domains.pool_domains import convolve_pools
+from safe_arm.quantizer.graphs.branch_names import name_branches, names_of_branches
 from safe_arm.quantizer.graphs.constant_sizes import sizes_of_constants_kept
 from safe_arm.quantizer.graphs.factory_operators import factories_left_alone
 from safe_arm.quantizer.graphs.functional_writes import LOST_WRITE, write_functionally
@@ -182,6 +183,7 @@ class _SafeRules(CheckedSettings):
         written = store_trained_values(model, config, only_views=True)
         self._tell(UNTRAINED, (*stored.shared, *written.shared))
         outputs = values_of_outputs(model)
+        branches = names_of_branches(model)
         apart = {**norms_of_infinite_order(model), **without.held_out}
         passes: AbstractContextManager[None] = nullcontext()
         if without.passes:
@@ -191,6 +193,7 @@ class _SafeRules(CheckedSettings):
             model = contained_transform.transform(model, stock, ledger, apart)
         if names:
             complete_names(model, names)
+        name_branches(model, branches)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
         for step in ordered_steps.AFTER_PASSES:

@@ -6,6 +6,7 @@ attention in ``torch.autocast(..., enabled=False)`` stays float and cuts the del
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -83,17 +84,38 @@ def _write_out(scope: Node, model: GraphModule) -> None:
     place = _PLACES[scope.target]
     reader: Any = scope.args[place]
     body: Any = body_of(scope)
-    inputs = body.graph.find_nodes(op="placeholder")
-    written: dict[Node, Node] = dict(zip(inputs, scope.args[place + 1 :], strict=True))  # type: ignore[arg-type]
-    with graph.inserting_before(scope):
-        results: Any = graph.graph_copy(body.graph, written)
-    for inner in body.graph.find_nodes(op="get_attr"):
-        name = f"_{reader.target}_{inner.target}".replace(".", "_")
-        set_attribute(model, name, attribute(body, inner.target))
-        written[inner].target = name
+    operands: Any = scope.args[place + 1 :]
+    results = written_in(body, operands, scope, reader.target)
     for pick in list(scope.users):
         replace_node(pick, results[pick.args[1]])
     graph.erase_node(scope)
     if not reader.users:
         graph.erase_node(reader)
         model.delete_submodule(reader.target)
+
+
+def written_in(
+    body: GraphModule, operands: Sequence[Node], node: Node, name: str
+) -> Any:
+    """Write the body of an operator into the graph around it.
+
+    Args:
+        body: a graph.
+        operands: the values for its inputs.
+        node: the node that the copy is written before; its graph is changed in place.
+        name: the name of the body, under which the tensors that it reads are stored.
+
+    Returns:
+        The results, as the body returns them.
+    """
+    model = node.graph.owning_module
+    assert model is not None
+    inputs = body.graph.find_nodes(op="placeholder")
+    written: dict[Node, Node] = dict(zip(inputs, operands, strict=True))
+    with node.graph.inserting_before(node):
+        results = node.graph.graph_copy(body.graph, written)
+    for inner in body.graph.find_nodes(op="get_attr"):
+        own_name = f"_{name}_{inner.target}".replace(".", "_")
+        set_attribute(model, own_name, attribute(body, inner.target))
+        written[inner].target = own_name
+    return results

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 
 _ATEN = torch.ops.aten
@@ -42,19 +44,21 @@ def keep_scalar_ranks(model: GraphModule) -> None:
         model: a float graph before annotation; changed in place. Of the branches of its control flow, the conditions of
             loops are changed too: each other is annotated as a graph of its own.
     """
-    _keep_ranks(model)
-    for loop in calls(model, torch.ops.higher_order.while_loop):
-        condition = model.get_submodule(loop.args[0].target)
-        assert isinstance(condition, GraphModule)
-        _keep_ranks(condition)
+    _keep_ranks(model, _is_float_scalar)
+    for graph_module in graph_modules(model):
+        for loop in calls(graph_module, torch.ops.higher_order.while_loop):
+            for read in loop.args[:2]:
+                branch = graph_module.get_submodule(read.target)
+                assert isinstance(branch, GraphModule)
+                _keep_ranks(branch, _is_scalar)
 
 
-def _keep_ranks(model: GraphModule) -> None:
+def _keep_ranks(model: GraphModule, is_scalar: Callable[[object], bool]) -> None:
     nodes = []
     for node in model.graph.nodes:
         if node.op != "call_function" or len(node.args) < 2:
             continue
-        if _is_float_scalar(node.args[0]):
+        if is_scalar(node.args[0]):
             nodes.append(node)
     for node in nodes:
         if _has_multiple(node):
@@ -80,6 +84,8 @@ def _meets_number(node: Node) -> bool:
         return False
     if node.target is _ATEN.rsub.Scalar and len(node.args) > 2:
         return False
+    if not _is_float_scalar(node.args[0]) and isinstance(node.args[1], float):
+        return False
     return isinstance(node.args[1], (int, float))
 
 
@@ -87,6 +93,12 @@ def _is_float_scalar(node: object) -> bool:
     """Return whether a node gives a scalar tensor of floats."""
     value = tensor_of(node)
     return value is not None and value.dim() == 0 and value.is_floating_point()
+
+
+def _is_scalar(node: object) -> bool:
+    """Return whether a node gives a scalar tensor of numbers."""
+    value = tensor_of(node)
+    return value is not None and value.dim() == 0 and value.dtype != torch.bool
 
 
 def _multiply(node: Node) -> None:
@@ -106,7 +118,7 @@ def _give_tensor(node: Node) -> None:
     scalar = node.all_input_nodes[0]
     number: Any = node.args[1]
     write = Writer(node)
-    value = torch.tensor(float(number), dtype=scalar.meta["val"].dtype)
+    value = torch.tensor(number, dtype=scalar.meta["val"].dtype)
     constant = write.constant(value, "_number_of")
     if node.target is _ATEN.rsub.Scalar:
         node.args = (constant, scalar)

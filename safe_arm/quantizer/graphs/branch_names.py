@@ -1,0 +1,51 @@
+"""The graphs of conditions and loops keep their names.
+
+Stock prepares the graphs within a branch by the names that they had before the branch was prepared, and raises where
+the passes have named them anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from safe_arm.quantizer.graphs.graph_edits import calls
+
+_CONDITION = torch.ops.higher_order.cond
+_LOOP = torch.ops.higher_order.while_loop
+
+
+def names_of_branches(model: GraphModule) -> list[str]:
+    """Return the names of the graphs of conditions and loops, in the order of these."""
+    return [read.target for read in _reads(model)]
+
+
+def name_branches(model: GraphModule, names: list[str]) -> None:
+    """Give the graphs of conditions and loops names.
+
+    Args:
+        model: a float graph; changed in place.
+        names: the names, in the order of the conditions and loops.
+    """
+    reads = _reads(model)
+    if len(reads) != len(names) or names_of_branches(model) == names:
+        return
+    branches = []
+    for read in reads:
+        branches.append(model.get_submodule(read.target))
+        model.delete_submodule(read.target)
+    for read, name, branch in zip(reads, names, branches, strict=True):
+        read.target = name
+        model.add_module(name, branch)
+    model.recompile()
+
+
+def _reads(model: GraphModule) -> list[Any]:
+    reads: list[Any] = []
+    for condition in calls(model, _CONDITION):
+        reads += condition.args[1:3]
+    for loop in calls(model, _LOOP):
+        reads += loop.args[:2]
+    return reads
