@@ -38,11 +38,11 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     Stock's passes make tensors of shape (1,) of such numbers, so that the result is no scalar any more: an output has
     another shape than the net's, and what stacks such values along a dimension does so along another.
 
-    The condition of a loop may return a scalar alone.
+    The condition of a loop may return a scalar alone, of integers too, and its body returns what it reads.
 
     Args:
-        model: a float graph before annotation; changed in place. Of the branches of its control flow, the conditions of
-            loops are changed too: each other is annotated as a graph of its own.
+        model: a float graph before annotation; changed in place, with the graphs of its loops. Each other branch is
+            annotated as a graph of its own.
     """
     _keep_ranks(model, _is_float_scalar)
     for graph_module in graph_modules(model):
