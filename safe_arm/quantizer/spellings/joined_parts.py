@@ -28,6 +28,7 @@ def read_joined_parts(model: GraphModule) -> None:
 
 
 def _read_operand(node: Node) -> bool:
+    target: Any = node.target
     joined = node.args[0]
     if not is_call(joined, _ATEN.cat.default):
         return False
@@ -41,8 +42,8 @@ def _read_operand(node: Node) -> bool:
     for operand in operands:
         size = operand.meta["val"].shape[dim]
         if start >= 0 and end <= size:
-            places = (start, end) if node.target is _SLICE else (start,)
-            written = Writer(node)(node.target, operand, dim, *places)
+            places = (start, end) if target is _SLICE else (start,)
+            written = Writer(node)(target, operand, dim, *places)
             replace_node(node, written)
             _read_operand(written)
             return True
