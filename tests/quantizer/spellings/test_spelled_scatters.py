@@ -2,8 +2,10 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
 import torch.nn.functional as F
+from lowering import RELEASE
 from spelled import Spelling
 
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
@@ -39,11 +41,6 @@ class TestScatters(Spelling):
         "reduced to means": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean", include_self=False),
         "put": lambda m, x, k: torch.zeros(4, 8).index_put((places(),), x, accumulate=True),
         "put in columns": lambda m, x, k: torch.ops.aten.index_put(torch.zeros(8, 4), [None, places()], x.T, True),
-        "a number in each row": lambda m, x, k: x.scatter(1, x.argmax(1, keepdim=True), 0.5),
-        "a one in each column": lambda m, x, k: torch.zeros_like(x).scatter_(0, x.argmin(0, keepdim=True), 1.0),
-        "a number among others": lambda m, x, k: torch.full_like(x, 0.25).scatter(-1, x.argmax(1, keepdim=True), -1.0),
-        "one-hot codes": lambda m, x, k: F.one_hot(x.argmax(1), 8).float(),
-        "more classes than there are": lambda m, x, k: F.one_hot(x.argmax(0), 9).to(x.dtype),
     }
     kept: ClassVar = {
         "an index that is an input": lambda m, x, k: torch.zeros(4, 8).index_add(0, k, x),
@@ -58,3 +55,17 @@ class TestScatters(Spelling):
         "a number": lambda m, x, k: x[0, 0].index_add(0, torch.tensor([0]), x[1, 1]),
         "many places": lambda m, x, k: torch.zeros(1 << 18, 8).index_add(0, places(), x),
     }
+
+
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates no argmax")
+class TestPlaces(Spelling):
+    step = staticmethod(spell_out_with_constants)
+    inputs = INPUTS
+    written: ClassVar = {
+        "a number in each row": lambda m, x, k: x.scatter(1, x.argmax(1, keepdim=True), 0.5),
+        "a one in each column": lambda m, x, k: torch.zeros_like(x).scatter_(0, x.argmin(0, keepdim=True), 1.0),
+        "a number among others": lambda m, x, k: torch.full_like(x, 0.25).scatter(-1, x.argmax(1, keepdim=True), -1.0),
+        "one-hot codes": lambda m, x, k: F.one_hot(x.argmax(1), 8).float(),
+        "more classes than there are": lambda m, x, k: F.one_hot(x.argmax(0), 9).to(x.dtype),
+    }
+    kept: ClassVar = {}
