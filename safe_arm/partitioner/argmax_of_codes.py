@@ -95,8 +95,8 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
 def _read_codes(node: Node) -> None:
     """Replace an argmax by one of codes.
 
-    The last of its casts takes over its name, by which a program's outputs are known. A cast to int32 of the user's
-    own reads the new argmax itself, and a table is read by int32 indices.
+    The last of its casts takes over its name, by which a program's outputs are known. A table is read by int32
+    indices, and a cast to int32 reads them, too.
     """
     source, dim, keepdim = _arguments(node)
     assert isinstance(source, Node)
@@ -114,10 +114,6 @@ def _read_codes(node: Node) -> None:
                 node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim()
             )
         _select_by(node, index)
-        if not keepdim:
-            for user in list(node.users):
-                if _casts_to(user, torch.int32):
-                    user.replace_input_with(node, of_codes)
         index = _made(node, _ATEN.to.dtype, index, torch.int64)
     node.replace_all_uses_with(index)
     node.graph.erase_node(node)
@@ -140,19 +136,20 @@ def _negated(node: Node, source: Node) -> Node:
 def _select_by(wide: Node, narrow: Node) -> None:
     """Give operators that select by an int64 index, as it is or reshaped, an int32 one; TOSA has no int64."""
     for user in list(wide.users):
-        if user.target is _SELECT:
-            user.replace_input_with(wide, narrow)
-        elif _casts_to(user, torch.int32, torch.int64):
+        is_narrow = _casts_to(user, torch.int32)
+        if is_narrow or _casts_to(user, torch.int64):
             _select_by(user, narrow)
-        elif op_name(user) in VIEWS and user.all_input_nodes == [wide]:
+        if is_narrow or user.target is _SELECT:
+            user.replace_input_with(wide, narrow)
+        if op_name(user) in VIEWS and user.all_input_nodes == [wide]:
             move: Any = user.target
             _select_by(user, _made(user, move, narrow, *user.args[1:]))
 
 
-def _casts_to(node: Node, *dtypes: torch.dtype) -> bool:
+def _casts_to(node: Node, dtype: torch.dtype) -> bool:
     value = node.meta.get("val")
-    is_of_them = isinstance(value, torch.Tensor) and value.dtype in dtypes
-    return is_of_them and op_name(node) in operators(ElementOrigin.CAST)
+    is_of_it = isinstance(value, torch.Tensor) and value.dtype == dtype
+    return is_of_it and op_name(node) in operators(ElementOrigin.CAST)
 
 
 def _made(

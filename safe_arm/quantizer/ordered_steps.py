@@ -63,6 +63,7 @@ from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.given_batches import give_batches
 from safe_arm.quantizer.spellings.high_ranks import lower_ranks
 from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
+from safe_arm.quantizer.spellings.joined_parts import read_joined_parts
 from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
 from safe_arm.quantizer.spellings.parted_layers import part_layers
@@ -86,6 +87,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     carry_counters,
     place_by_tensors,
     write_functionally,
+    read_joined_parts,
     compute_in_float32,
     spell_out_activations,
     give_batches,
@@ -105,10 +107,10 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     part_layers,
     select_at_run_time,
     spell_out_dynamic_attention,
+    leave_out_absorbed,
     spell_out_masks,
     mask_probabilities,
     mask_at_run_time,
-    leave_out_absorbed,
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,

@@ -46,6 +46,9 @@ CODEBOOKS = {
     "flattened": lambda m, x: F.embedding(nearest(m, x).reshape(-1), m.linear.weight),
     "kept": lambda m, x: F.embedding(m.linear(x).argmax(-1, keepdim=True), m.linear.weight),
     "index": lambda m, x: m.linear.weight[nearest(m, x)] + 1,
+    "one-hot code": lambda m, x: F.one_hot(nearest(m, x), 8).float() @ TABLE,
+    "scattered ones": lambda m, x: torch.zeros_like(x).scatter_(-1, m.linear(x).argmax(-1, keepdim=True), 1.0) @ TABLE,
+    "compared": lambda m, x: (x[..., 0].argmax(1, True).int() == torch.arange(8, dtype=torch.int32)).float() @ TABLE,
     "selected": lambda m, x: m.linear.weight.index_select(0, nearest(m, x[0])),
 }
 

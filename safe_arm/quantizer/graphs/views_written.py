@@ -63,7 +63,7 @@ def written_back(
         shown = view.target(torch.empty(distinct), *view.args[1:], **view.kwargs).shape  # type: ignore[operator]
         order = [list(shown).index(size) for size in distinct]
         return make(_ATEN.permute.default, value, order)
-    part = _part(view, index, sizes)
+    part = part_of(view, index, sizes)
     if part is None:
         if name not in _SCATTERED:
             raise NotWritableError(f"{view.name} ({name})")
@@ -79,7 +79,7 @@ def written_back(
     return make(_ATEN.cat.default, parts, dim) if len(parts) > 1 else value
 
 
-def _part(
+def part_of(
     view: Node, index: int | None, sizes: torch.Size
 ) -> tuple[int, int, int] | None:
     """Return the dimension, start and end of a view that is a contiguous part; None for any other."""

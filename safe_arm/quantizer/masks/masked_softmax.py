@@ -17,6 +17,7 @@ from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
+from safe_arm.quantizer.masks.added_masks import add_masks_first
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
 from safe_arm.quantizer.masks.combined_masks import combine_masks
 from safe_arm.quantizer.masks.runtime_masks import condition_of
@@ -46,6 +47,7 @@ def mask_probabilities(model: GraphModule) -> None:
         _decompose_masked_attention(module)
         add_biases_first(module)
         combine_masks(module)
+        add_masks_first(module)
         values = ConstantValues(module)
         for softmax in list(softmaxes(module)):
             scores = _masked_scores(values, softmax)
@@ -136,16 +138,6 @@ def _filled(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | No
     return replace(scores, node=found.scores, keep=scores.keep & keep)
 
 
-def _raised(values: ConstantValues, scores: _Scores, node: Node) -> _Scores | None:
-    """Return the scores below a lower bound that none of them reaches."""
-    lowest = torch.finfo(torch.float32).min
-    left, right = node.args[:2]
-    for source, other in ((left, right), (right, left)):
-        if isinstance(source, Node) and values.are_at_most(other, lowest):
-            return replace(scores, node=source)
-    return None
-
-
 _RULES: dict[Any, Callable[[ConstantValues, _Scores, Node], _Scores | None]] = {
     _ATEN.add.Tensor: _added,
     _ATEN.add_.Tensor: _added,
@@ -156,8 +148,6 @@ _RULES: dict[Any, Callable[[ConstantValues, _Scores, Node], _Scores | None]] = {
     _ATEN.masked_fill.Scalar: _filled,
     _ATEN.masked_fill.Tensor: _filled,
     _ATEN.masked_fill_.Scalar: _filled,
-    _ATEN.maximum.default: _raised,
-    _ATEN.max.other: _raised,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ WHERES = (
 #: A factor of masks that are subtracted; smaller ones are those of pictures, too.
 _SUBTRACTED = 1e3
 PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
+#: Operators of masks that give a mask.
+_JOINS = (_ATEN.add.Tensor, *WHERES, *FILLS)
 
 
 def mask_at_run_time(model: GraphModule) -> None:
@@ -190,15 +193,23 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         return any(values.are_at_most(factor, MASKED) for factor in factors)
     if source.target == _ATEN.log.default:
         return _is_of_next_to_nothing(values, source.args[0])
+    if source.target == _ATEN.add.Tensor and not source.kwargs:
+        return all(_adds(values, term, scores) for term in source.args)
     if source.target not in (*WHERES, *FILLS):
         return False
     numbers = source.args[1:]
     if source.target in FILLS:
         numbers = source.args[::2]
     for number in numbers:
-        if not values.are_at_most(number, torch.inf):
+        if not values.are_at_most(number, torch.inf) and not _adds(
+            values, number, scores
+        ):
             return False
     return any(values.are_at_most(number, MASKED) for number in numbers)
+
+
+def _adds(values: ConstantValues, term: object, scores: Node) -> bool:
+    return isinstance(term, Node) and is_additive(values, term, scores)
 
 
 def _is_mask(constant: Tensor) -> bool:
@@ -301,6 +312,15 @@ def _limited(graph: Graph, mask: Node) -> Node:
     constant = write.stored(mask)
     if constant is not None:
         return write.constant(constant.clamp(min=LOWEST), "near")
+    if mask.target in _JOINS:
+        parts: list[Any] = list(mask.args)
+        for position, part in enumerate(parts):
+            value = tensor_of(part)
+            if value is not None and value.is_floating_point() and value.dim():
+                parts[position] = _limited(graph, part)
+        with graph.inserting_after(mask):
+            joined = add_call(graph, mask.target, *parts)  # type: ignore[arg-type]
+        return _clamped(graph, joined)
     before = mask.args[0] if mask.args else None
     if moved_from(mask) is mask or not isinstance(before, Node):
         with graph.inserting_after(_last_input(mask)):

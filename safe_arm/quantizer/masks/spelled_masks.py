@@ -20,10 +20,11 @@ from safe_arm.quantizer.graphs.graph_edits import (
 )
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.graphs.own_writes import functional_of
+from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
-#: A sum with it is the number itself.
-_ABSORBING = -1e30
+#: In the place of minus infinity.
+_LEAST = -1e30
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 
 
@@ -31,8 +32,8 @@ def spell_out_masks(model: GraphModule) -> None:
     """Write a mask that is subtracted, one of ``keep - 1``, and one that is filled in place as masks are known.
 
     ``x - (1 - keep) * 1e9`` becomes ``x + (1 - keep) * -1e9``, ``(keep - 1) * 1e9`` becomes ``(1 - keep) * -1e9``, and
-    ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``x + log(keep)`` of a condition fills
-    in a number where it is false, and scores are scaled before they are filled in instead of behind. In any other
+    ``masked_fill_`` of a value that nothing else reads ``masked_fill``. ``log(keep)`` of a condition is
+    a choice between 0 and a low number, and scores are scaled before they are filled in instead of behind. In any other
     spelling the number widens the domain of the scores, which have one code for each several millions then.
 
     Args:
@@ -77,7 +78,7 @@ def _spell_out_product(node: Node) -> None:
 
 
 def _spell_out_logarithm(node: Node) -> None:
-    """Fill in minus infinity, or the bound that it is clamped to, for the logarithm of a condition that is added.
+    """Choose between 0 and a low number, or the bound that it is clamped to, for the logarithm of a condition.
 
     Clamps to the least of all floats are left out before.
     """
@@ -95,29 +96,20 @@ def _spell_out_logarithm(node: Node) -> None:
         if len(node.users) == 1 and bound is not None and bound <= MASKED:
             mask = reader
             number = bound
-    for reader in list(mask.users):
-        if number <= _ABSORBING and reader.target == _ATEN.add.Tensor:
-            _fill(reader, mask, condition, number)
-    if mask.users:
-        chosen = Writer(node)(_ATEN.where.Scalar, condition, 0.0, number)
-        mask.replace_all_uses_with(chosen)
+    number = max(number, _LEAST)
+    chosen = Writer(node)(_ATEN.where.Scalar, condition, 0.0, number)
+    mask.replace_all_uses_with(chosen)
     for each in dict.fromkeys((mask, node, cast)):
         if not each.users:
             each.graph.erase_node(each)
 
 
-def _fill(
-    total: Node,
-    mask: Node,
-    condition: Any,
-    number: float,
-) -> None:
-    """Put a number that absorbs scores in their place instead of adding it to them."""
-    operands = [operand for operand in total.args if operand is not mask]
-    if len(operands) != 1 or tensor_of(operands[0]) is None or total.kwargs:
-        return
-    filled = Writer(total)(_ATEN.where.ScalarOther, condition, operands[0], number)
-    replace_node(total, filled)
+def _spell_out_fill(node: Node) -> None:
+    """Fill in a number or 0 where the number is filled in wherever a value is not 0."""
+    value, condition, number = node.args[:3]
+    if is_call(condition, _ATEN.to.dtype) and condition.args[0] is value:
+        node.target = _ATEN.where.Scalar
+        node.args = (condition, number, 0.0)
 
 
 def _is_less_one(source: Node) -> bool:
@@ -178,5 +170,6 @@ _OPERANDS: dict[Any, tuple[int, int]] = {
 _FILLS = (_ATEN.masked_fill_.Scalar, _ATEN.masked_fill_.Tensor)
 _RULES: dict[Any, Callable[[Node], None]] = {
     _ATEN.log.default: _spell_out_logarithm,
+    _ATEN.masked_fill.Scalar: _spell_out_fill,
     _ATEN.mul.Tensor: _spell_out_product,
 }

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import specs_read
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
     CODES_APART,
@@ -30,9 +31,10 @@ _MOST_STEPS, _FEWEST_STEPS = 16, 4
 
 
 def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
-    """Keep in 32 bits a sum or a difference of two int8 values of which only squares are read, and those summed.
+    """Keep a sum or a difference in 32 bits of which only squares are read, and those summed.
 
-    Stock rounds it to int8: half a code of a distance is due to that, more than to rounding the distance.
+    Its terms are two int8 values, or one and a constant. Stock rounds it to int8: half a code of a distance is due to
+    that, more than to rounding the distance.
 
     Args:
         model: an annotated float graph; its annotations are changed.
@@ -46,11 +48,18 @@ def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
             continue
         if is_centred(node):
             continue
-        terms = node.args[:2]
+        values = []
+        constant = 0.0
+        for term in node.all_input_nodes:
+            stored = Writer(node).stored(term)
+            if stored is None:
+                values.append(term)
+            else:
+                constant = float(stored.abs().max())
         steps = _most_steps(node)
-        if steps and all(is_observed(term, node) for term in terms):
+        if steps and values and all(is_observed(value, node) for value in values):
             largest[node] = _size(steps)
-            _keep(node, steps)
+            _keep(node, steps, values, constant)
     return largest
 
 
@@ -72,14 +81,16 @@ def _size(steps: int) -> int:
     return steps * CODES_APART + 1
 
 
-def _keep(difference: Node, steps: int) -> None:
-    terms = difference.all_input_nodes
-    spec = wide_spec(terms, partial(_of_terms, steps=steps))
+def _keep(
+    difference: Node, steps: int, values: Sequence[Node], constant: float
+) -> None:
+    of_terms = partial(_of_terms, steps=steps, least=constant / CODES_APART)
+    spec = wide_spec(values, of_terms)
     give_one_spec(difference, spec)
     for square in difference.users:
         specs_read(square)[difference] = spec
 
 
-def _of_terms(observers: Sequence[Any], steps: int) -> Tensor:
-    """Return the larger scale of two terms over a number of steps."""
-    return torch.stack(list(map(step_of, observers))).amax(0) / steps
+def _of_terms(observers: Sequence[Any], steps: int, least: float) -> Tensor:
+    """Return the larger scale of two terms over a number of steps; of a constant it is the least."""
+    return torch.stack(list(map(step_of, observers))).amax(0).clamp(min=least) / steps

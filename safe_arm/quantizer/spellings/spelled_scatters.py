@@ -72,6 +72,44 @@ def _scatter_reduce(
     return _scattered(write, values, x, dim, index, source, is_mean)
 
 
+def _scatter_number(
+    write: Writer, values: ConstantValues, x: Node, dim: int, index: Node, number: float
+) -> Node | None:
+    """Write a number that is put at one place of each row as a choice."""
+    sizes = list(x.meta["val"].shape)
+    if not sizes:
+        return None
+    size, sizes[dim] = sizes[dim], 1
+    if list(index.meta["val"].shape) != sizes:
+        return None
+    condition = _is_at(write, index, dim, size)
+    filler = filler_of(x)
+    if filler is None:
+        return write(_ATEN.where.ScalarSelf, condition, number, x)
+    return write(_ATEN.where.Scalar, condition, number, filler)
+
+
+def _one_hot(
+    write: Writer, values: ConstantValues, codes: Node, *cast: object
+) -> Node | None:
+    """Write codes of one 1 and zeros, cast to floats, as a choice."""
+    if codes.target is not _ATEN.one_hot.default:
+        return None
+    index, classes = (*codes.args, -1)[:2]
+    if not isinstance(classes, int) or classes < 1:
+        return None
+    places = write(_ATEN.unsqueeze.default, index, -1)
+    return write(_ATEN.where.Scalar, _is_at(write, places, -1, classes), 1.0, 0.0)
+
+
+def _is_at(write: Writer, index: Node, dim: int, size: int) -> Node:
+    """Write which places of a dimension an index names; it is compared in 32 bits, because TOSA has no more."""
+    shape = [1] * index.meta["val"].dim()
+    shape[dim] = size
+    numbers = write.constant(torch.arange(size, dtype=torch.int32).view(shape))
+    return write(_ATEN.eq.Tensor, write(_ATEN.to.dtype, index, torch.int32), numbers)
+
+
 def _index_put(
     write: Writer,
     values: ConstantValues,
@@ -197,7 +235,9 @@ def _is_zero(values: ConstantValues, x: Node) -> bool:
 
 SCATTERS: dict[Any, Callable[..., Node | None]] = {
     _ATEN.index_add.default: _index_add,
+    _ATEN.scatter.value: _scatter_number,
     _ATEN.scatter_add.default: _scatter_add,
     _ATEN.scatter_reduce.two: _scatter_reduce,
     _ATEN.index_put.default: _index_put,
+    _ATEN.to.dtype: _one_hot,
 }

@@ -81,7 +81,7 @@ def hidden_row(low):
 
 class TestMasks(Rewriting):
     step = staticmethod(mask_probabilities)
-    written = SPELLINGS
+    written: ClassVar = {name: rule for name, rule in SPELLINGS.items() if name != "raised"}
     kept: ClassVar = {
         "a row": lambda m, x: x + hidden_row(-1e4),
         "an infinite row": lambda m, x: x + hidden_row(-math.inf),

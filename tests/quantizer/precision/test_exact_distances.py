@@ -32,6 +32,10 @@ DISTANCES = {
     "another scale": (lambda m, x, y: squared(x - 0.2 * y), 4.0),
     "length of a sum": (lambda m, x, y: (x + y).norm(dim=-1), 0.0),
     "all distances": (lambda m, x, y: torch.cdist(x, y), -1.8),
+    "distance from a constant": (lambda m, x, y: squared(x - torch.linspace(-4, 4, 32)) + 0 * y[..., 0], 6.0),
+    "distance from a larger constant": (lambda m, x, y: squared(torch.linspace(1, 20, 32) - y) + 0 * x[..., 0], 2.8),
+    "distance from a number": (lambda m, x, y: squared(1.0 - x) + 0 * y[..., 0], 1.0),
+    "all distances from constants": (lambda m, x, y: torch.cdist(x, torch.eye(32)[:5]) + 0 * y[..., :5], -1.8),
     "a value in two distances": (lambda m, x, y: squared(x - y) + squared(x + 0.1 * y), 2.1),
 }
 KEPT = {
@@ -40,7 +44,6 @@ KEPT = {
     "squares that are not summed": lambda m, x, y: (lambda d: d * d)(x - y),
     "more terms than fit 32 bits": lambda m, x, y: squared((x - y).repeat(1, 1, 70)),
     "many terms": lambda m, x, y: squared(x.repeat(1, 1, 18) - y.repeat(1, 1, 18)),
-    "a number less a value": lambda m, x, y: squared(1.0 - x) + 0 * y[..., 0],
 }
 
 

@@ -2,7 +2,10 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
+import torch.nn.functional as F
+from lowering import RELEASE
 from spelled import Spelling
 
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
@@ -45,7 +48,24 @@ class TestScatters(Spelling):
         "one value for all places": lambda m, x, k: x.index_put((places(),), x[0, 0], accumulate=True),
         "two indices": lambda m, x, k: x.index_put((places(), places()), x[:, 0], accumulate=True),
         "a mean with what was there": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "mean"),
+        "two numbers in each row": lambda m, x, k: x.scatter(1, torch.stack((k, k + 1), 1), 0.5),
+        "a number in some rows": lambda m, x, k: x.scatter(1, k[:4].unsqueeze(1), 0.5),
+        "a cast": lambda m, x, k: k.float(),
         "maxima": lambda m, x, k: torch.zeros(4, 8).scatter_reduce(0, wide(), x, "amax"),
         "a number": lambda m, x, k: x[0, 0].index_add(0, torch.tensor([0]), x[1, 1]),
         "many places": lambda m, x, k: torch.zeros(1 << 18, 8).index_add(0, places(), x),
     }
+
+
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates no argmax")
+class TestPlaces(Spelling):
+    step = staticmethod(spell_out_with_constants)
+    inputs = INPUTS
+    written: ClassVar = {
+        "a number in each row": lambda m, x, k: x.scatter(1, x.argmax(1, keepdim=True), 0.5),
+        "a one in each column": lambda m, x, k: torch.zeros_like(x).scatter_(0, x.argmin(0, keepdim=True), 1.0),
+        "a number among others": lambda m, x, k: torch.full_like(x, 0.25).scatter(-1, x.argmax(1, keepdim=True), -1.0),
+        "one-hot codes": lambda m, x, k: F.one_hot(x.argmax(1), 8).float(),
+        "more classes than there are": lambda m, x, k: F.one_hot(x.argmax(0), 9).to(x.dtype),
+    }
+    kept: ClassVar = {}
