@@ -1,0 +1,50 @@
+"""Operators that a pass before annotation puts in get the place in the user's code of what they stand for."""
+
+from __future__ import annotations
+
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import call_functions
+from safe_arm.core.origins import ORIGIN_KEY, origin
+
+#: Metadata that tells the line and the module of the user's that an operator comes from.
+_PLACE = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+
+
+def keep_places(before: GraphModule, after: GraphModule) -> None:
+    """Give each operator without a module of the user's the place of the one it stands for.
+
+    Some passes of stock's create operators with a line of their own file. Such an operator stands for the one that its
+    reader has read before, if that is no more, and is put in for its reader otherwise.
+
+    Args:
+        before: the graph as exported.
+        after: what the passes made of it, while nodes say their origins; changed in place.
+    """
+    exported = {node.name: node for node in before.graph.nodes}
+    kept = {origin(node) for node in after.graph.nodes}
+    for node in reversed(list(call_functions(after))):
+        if ORIGIN_KEY in node.meta or node.meta.get("nn_module_stack"):
+            continue
+        source = _source(node, exported, kept)
+        if source is None:
+            continue
+        for key in _PLACE:
+            if key in source.meta:
+                node.meta[key] = source.meta[key]
+        node.meta[ORIGIN_KEY] = source.name
+
+
+def _source(node: Node, exported: dict[str, Node], kept: set[str]) -> Node | None:
+    """Return the exported operator that one which a pass put in stands for."""
+    for user in node.users:
+        reader = exported.get(origin(user))
+        if reader is None:
+            continue
+        place = user.all_input_nodes.index(node)
+        for source in (*reader.all_input_nodes[place : place + 1], reader):
+            if source.op != "call_function":
+                continue
+            if source is reader or source.name not in kept:
+                return source
+    return None
