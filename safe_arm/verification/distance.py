@@ -18,7 +18,7 @@ from safe_arm.verification.rounding import FLOAT
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
 _TIE = 1e-4
 _TIE_RELATIVE = 1e-6
-#: A dequantised value that is off its code by more than this, in codes, and by more than float32, counts as a code off.
+#: A dequantised value that is off its code by more than this, in codes, and than its dtype, counts as a code off.
 _OFF_GRID = 1e-3
 #: Floats below this may be flushed to 0.
 _TINY = torch.finfo(torch.float32).tiny
@@ -61,7 +61,8 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif step is not None:
-        allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / step
+        relative = max(_TIE_RELATIVE, _precision(actual))
+        allowed = _OFF_GRID + relative * expected.abs() / step
         in_codes = absolute_difference(actual, expected) / step
         apart = (in_codes - allowed).ceil().clamp(min=0)
     else:
@@ -83,6 +84,13 @@ def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tenso
     # NaN has no code: TOSA and PyTorch do not define which one it becomes.
     fits = (off <= allowed) | unrounded.isnan()
     return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
+
+
+def _precision(actual: Tensor) -> float:
+    """Return how much a scale and its product with a code may be rounded in a 16-bit float, relative to the value."""
+    if actual.is_floating_point() and actual.element_size() == 2:
+        return torch.finfo(actual.dtype).eps
+    return 0.0
 
 
 def near_middle(unrounded: Tensor) -> Tensor:
