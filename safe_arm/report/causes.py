@@ -27,8 +27,6 @@ _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 #: ``to_edge_transform_and_lower`` asks the partitioner, which wants linear layers whole.
 _LINEAR_TAKEN_APART = "aten::addmm"
-#: Operators that stock refuses on an Ethos-U55 as if their input were the reason.
-_NOT_ON_U55 = ("aten::argmax", "aten::argmin")
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
 #: Advice for a size that is dynamic.
@@ -176,7 +174,8 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
         return f"lower with to_edge_transform_and_lower, since to_edge takes linear layers apart, or {on_cpu}"
     if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":
         return f"write it with other operators, or {on_cpu}"
-    if operator in _NOT_ON_U55 and "+u55" in report.subject.profile:
+    # Stock names the dtype of the input.
+    if "ARGMAX" in text and "+u55" in report.subject.profile:
         return f"an Ethos-U55 has none; {on_cpu}"
     advice = (
         f"rewrite it with operators and sizes that the target supports, or {on_cpu}"

@@ -20,6 +20,8 @@ _TIE = 1e-4
 _TIE_RELATIVE = 1e-6
 #: A dequantised value that is off its code by more than this, in codes, and than its dtype, counts as a code off.
 _OFF_GRID = 1e-3
+#: Roundings of a scale and of its product with a code, relative to the value, in 16-bit floats.
+_NARROW = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 #: Floats below this may be flushed to 0.
 _TINY = torch.finfo(torch.float32).tiny
 
@@ -61,7 +63,7 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif step is not None:
-        relative = max(_TIE_RELATIVE, _precision(actual))
+        relative = max(_TIE_RELATIVE, _NARROW.get(actual.dtype, 0.0))
         allowed = _OFF_GRID + relative * expected.abs() / step
         in_codes = absolute_difference(actual, expected) / step
         apart = (in_codes - allowed).ceil().clamp(min=0)
@@ -84,13 +86,6 @@ def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tenso
     # NaN has no code: TOSA and PyTorch do not define which one it becomes.
     fits = (off <= allowed) | unrounded.isnan()
     return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
-
-
-def _precision(actual: Tensor) -> float:
-    """Return how much a scale and its product with a code may be rounded in a 16-bit float, relative to the value."""
-    if actual.is_floating_point() and actual.element_size() == 2:
-        return torch.finfo(actual.dtype).eps
-    return 0.0
 
 
 def near_middle(unrounded: Tensor) -> Tensor:

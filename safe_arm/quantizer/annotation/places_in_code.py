@@ -1,4 +1,4 @@
-"""Operators that a pass before annotation puts in get the place in the user's code of what they stand for."""
+"""Operators that no user wrote get the place in the user's code of what they stand for."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ def keep_places(before: GraphModule, after: GraphModule) -> None:
     """Give each operator without a module of the user's the place of the one it stands for.
 
     Some passes of stock's create operators with a line of their own file. Such an operator stands for the one that its
-    reader has read before, if that is no more, and is put in for its reader otherwise.
+    reader has read before, if that is no more, and is put in for its reader otherwise. Operators that our own steps
+    wrote, and those of a product that stock decomposes, lack the line alone.
 
     Args:
-        before: the graph as exported.
+        before: the graph that the passes got.
         after: what the passes made of it, while nodes say their origins; changed in place.
     """
     exported = {node.name: node for node in before.graph.nodes}
     kept = {origin(node) for node in after.graph.nodes}
     for node in reversed(list(call_functions(after))):
-        if ORIGIN_KEY in node.meta or node.meta.get("nn_module_stack"):
-            continue
-        source = _source(node, exported, kept)
+        keys = _PLACE
+        if ORIGIN_KEY in node.meta or "nn_module_stack" in node.meta:
+            keys = _PLACE[:1]
+            if node.meta.get("stack_trace"):
+                continue
+        source = exported.get(node.meta.get(ORIGIN_KEY, ""))
+        if source is None or "stack_trace" not in source.meta:
+            source = _source(node, exported, kept)
         if source is None:
             continue
-        for key in _PLACE:
+        for key in keys:
             if key in source.meta:
                 node.meta[key] = source.meta[key]
-        node.meta[ORIGIN_KEY] = source.name
+        node.meta.setdefault(ORIGIN_KEY, origin(source))
 
 
 def _source(node: Node, exported: dict[str, Node], kept: set[str]) -> Node | None:
-    """Return the exported operator that one which a pass put in stands for."""
+    """Return the operator that one which no user wrote stands for."""
     for user in node.users:
-        reader = exported.get(origin(user))
-        if reader is None:
-            continue
         place = user.all_input_nodes.index(node)
-        for source in (*reader.all_input_nodes[place : place + 1], reader):
-            if source.op != "call_function":
+        reader = exported.get(origin(user), user)
+        for source in (*reader.all_input_nodes[place : place + 1], user):
+            if source.op != "call_function" or "stack_trace" not in source.meta:
                 continue
-            if source is reader or source.name not in kept:
+            if source is user or source.name not in kept:
                 return source
     return None

@@ -61,9 +61,8 @@ def list_of_samples(samples: Iterable[Any]) -> list[Any]:
             dictionary, whose keys would be taken for inputs, or has an array of NumPy's.
     """
     if not isinstance(samples, Iterable):
-        kind = type(samples).__name__
         raise UsageError(
-            f"the calibration samples are {kind}; give a list of tuples of the model's inputs"
+            f"the calibration samples are {samples}; give a list of tuples of the model's inputs"
         )
     listed = samples if isinstance(samples, list) else list(samples)
     for number in range(len(listed)):

@@ -272,9 +272,8 @@ def _warn_if_poor(output: OutputFidelity, samples: int) -> None:
         left = f"{share:.0%} of the float net's values are left"
     else:
         return
-    counted = f"{samples} calibration sample{'s' * (samples != 1)}"
     text = (
-        f"{left} at {output.name} of the quantised graph, over {counted}: "
+        f"{left} at {output.name} of the quantised graph, over {samples} calibration sample{'s' * (samples != 1)}: "
         "`safe-arm check --accuracy` shows which operators cost it"
     )
     warnings.warn(text, DoubtfulInputWarning, stacklevel=5)

@@ -5,6 +5,7 @@ import torch.nn as nn
 from stubborn import exported, transformed
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.island import op_name
 from safe_arm.core.source_line import source_line
 from safe_arm.quantizer.annotation import contained_transform
 from safe_arm.quantizer.annotation.left_float import Ledger
@@ -61,3 +62,18 @@ def test_an_operator_put_in_before_one_that_stays_has_the_line_of_that():
     (negative,) = after.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
     assert "F.relu(input" in negative.meta["stack_trace"]
     assert [key for node in after.graph.nodes for key in node.meta if key.startswith("safe_arm_origin")] == []
+
+
+class Masked(nn.Module):
+    def forward(self, scores, hide, values):
+        kept = scores.masked_fill(hide, -1e9)
+        shares = kept.softmax(-1)
+        return shares @ values
+
+
+def test_what_our_own_steps_write_has_a_line_of_the_users():
+    inputs = torch.randn(1, 2, 4, 4), torch.eye(4) == 1, torch.randn(1, 2, 4, 3)
+    graph_module = transformed(Masked(), SafeTOSAQuantizer, inputs)
+    nodes = [node for node in graph_module.graph.nodes if node.op == "call_function"]
+    assert {"where", "logical_not"} <= {op_name(node).partition("::")[2] for node in nodes}
+    assert [op_name(node) for node in nodes if not source_line(node)] == []

@@ -55,7 +55,7 @@ def test_a_sample_that_is_no_tuple_is_refused_with_what_to_give(samples, kind):
 
 @pytest.mark.parametrize(
     ("samples", "says"),
-    [(None, "the calibration samples are NoneType; give a list"), ([(X[0].numpy(),)], "sample 0 has a NumPy array")],
+    [(None, "the calibration samples are None; give a list"), ([(X[0].numpy(),)], "sample 0 has a NumPy array")],
     ids=["none", "array"],
 )
 def test_samples_that_no_net_takes_are_refused_before_anything_is_quantised(samples, says):
