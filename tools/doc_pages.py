@@ -193,6 +193,7 @@ def _follow_script(shell: first_hour.Shell, folder: Path, blocks: list[Block], f
         code = f"import torch\ntorch.manual_seed(0)\n{code}"
     (folder / ".script.py").write_text(code)
     printed = _run(shell, "python .script.py 2> .stderr || { cat .stderr; false; }")
+    printed = printed.replace(".script.py:", "script.py:")  # what a report names is no hidden file
     for n, block in parts:
         output, _, printed = printed.partition(f"{_PART}{n}\n")
         followed.run += not block.hidden

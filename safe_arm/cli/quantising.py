@@ -34,6 +34,7 @@ from safe_arm.quantizer.safe_quantizers import (
     SafeVgfQuantizer,
 )
 from safe_arm.recipes import CLASSES
+from safe_arm.report.numbers import counted
 from safe_arm.tuning.applying import apply, config_of
 
 CompileSpec: TypeAlias = EthosUCompileSpec | TosaCompileSpec | VgfCompileSpec
@@ -197,18 +198,19 @@ def calibrated(loaded: Loaded, steps: Steps) -> tuple[GraphModule, GraphModule |
     program = loaded.program
     samples = loaded.samples or []
     quantizer = _configured(loaded, steps)
-    with steps.step(f"calibrate on {len(samples)} samples", len(samples)) as advance:
-        counted = _CountedSamples(samples, advance)
+    number = len(samples)
+    with steps.step(f"calibrate on {counted(number, 'sample')}", number) as advance:
+        taken = _CountedSamples(samples, advance)
         try:
             module = quantizer.quantize_with_submodules(
-                program.module(check_guards=False), counted
+                program.module(check_guards=False), taken
             )
         except Exception as error:
-            if counted.at is None:
+            if taken.at is None:
                 raise
             text = " ".join(str(error).split())[:200]
             raise UsageError(
-                f"the model fails on calibration sample {counted.at}: {type(error).__name__}: {text}; check that sample"
+                f"the model fails on calibration sample {taken.at}: {type(error).__name__}: {text}; check that sample"
             ) from error
     _note_kept_float(module, loaded.kept_float)
     reference = quantizer.reference if request.accuracy else None

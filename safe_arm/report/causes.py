@@ -31,10 +31,13 @@ _LINEAR_TAKEN_APART = "aten::addmm"
 ACCEPTED = 2
 #: Advice for a size that is dynamic.
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
+#: Advice for doubles, which no Arm accelerator has.
+_IN_FLOAT32 = "compute it in float32, as after model.float()"
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
     r"int64": "use int32 or smaller integers there",
-    r"(?<!for input dtype torch\.)float(16|32|64)|fp dtype|fp32|not (marked as )?quantized": (
+    r"float64": _IN_FLOAT32,
+    r"(?<!for input dtype torch\.)float(16|32)|fp dtype|fp32|not (marked as )?quantized": (
         "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"
     ),
     r"shape extension": _WITH_SHAPES,
@@ -144,6 +147,8 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
         return 'export with --non-fuseable best (non_fuseable="best"), which keeps the clamp'
     if verdict.left_float.startswith("--keep-float"):
         return f"leave out {verdict.left_float}"
+    if "float64" in verdict.left_float:
+        return _IN_FLOAT32
     if verdict.left_float:
         why = plain_left_float(verdict.left_float)
         return f"write it in another way, so that it can be quantised: {why}"
@@ -169,6 +174,9 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
         return f"lower with to_edge_transform_and_lower, since to_edge takes linear layers apart, or {on_cpu}"
     if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":
         return f"write it with other operators, or {on_cpu}"
+    # Stock names the dtype of the input.
+    if "ARGMAX" in text and "+u55" in report.subject.profile:
+        return f"an Ethos-U55 has none; {on_cpu}"
     advice = (
         f"rewrite it with operators and sizes that the target supports, or {on_cpu}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safe_arm.core.errors import one_of
+from safe_arm.core.errors import UsageError
 
 #: The purpose of each format by the ending of the name.
 FORMATS = {
@@ -22,5 +22,6 @@ def format_of(path: Path) -> str:
     for suffix in FORMATS:
         if path.name.lower().endswith(suffix):
             return suffix
-    accepted = [f"a name that ends in {suffix}" for suffix in FORMATS]
-    raise one_of("report", path.name, accepted)
+    raise UsageError(
+        f"report {path.name!r} has to end in {' or '.join(FORMATS)}, which selects the format"
+    )

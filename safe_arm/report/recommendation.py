@@ -25,9 +25,8 @@ def recommendation(reports: Mapping[str, Report], policy: str) -> str:
     beside = reports[policy]
     if not chosen.delegates:
         for cause in causes(chosen):
-            return (
-                f"nothing can be delegated: {plain(cause.first.reason)}; {cause.advice}"
-            )
+            reason = plain(cause.first.reason).rstrip(".")
+            return f"nothing can be delegated: {reason}; {cause.advice}"
         return "there is nothing to delegate"
     verified = _verified(chosen)
     what = "as it is"

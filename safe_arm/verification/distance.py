@@ -18,8 +18,10 @@ from safe_arm.verification.rounding import FLOAT
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
 _TIE = 1e-4
 _TIE_RELATIVE = 1e-6
-#: A dequantised value that is off its code by more than this, in codes, and by more than float32, counts as a code off.
+#: A dequantised value that is off its code by more than this, in codes, and than its dtype, counts as a code off.
 _OFF_GRID = 1e-3
+#: Roundings of a scale and of its product with a code, relative to the value, in 16-bit floats.
+_NARROW = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 #: Floats below this may be flushed to 0.
 _TINY = torch.finfo(torch.float32).tiny
 
@@ -61,7 +63,8 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     elif not expected.is_floating_point():
         apart = (actual.double() - expected.double()).abs()
     elif step is not None:
-        allowed = _OFF_GRID + _TIE_RELATIVE * expected.abs() / step
+        relative = max(_TIE_RELATIVE, _NARROW.get(actual.dtype, 0.0))
+        allowed = _OFF_GRID + relative * expected.abs() / step
         in_codes = absolute_difference(actual, expected) / step
         apart = (in_codes - allowed).ceil().clamp(min=0)
     else:

@@ -433,6 +433,10 @@ def _in_double(
     module = reference
     if isinstance(module, ExportedProgram):
         module = module.module(check_guards=False)
+    if not isinstance(module, GraphModule):
+        raise UsageError(
+            f"the reference is the converted graph module or its exported program, not {type(module).__name__}"
+        )
     outputs = tree_leaves(module.graph.output_node().args[0])
     steps = [code_step(node) for node in outputs if isinstance(node, Node)]
     module = duplicate(module)

@@ -26,7 +26,7 @@ COMMANDS = {
     "check --json -v": "--json and --verbose exclude each other",
     "check --json --profile=INT": "profile 'INT' is not known",
     "check --stock --recipe=r.json": "--stock uses stock's quantiser, which takes no recipe; leave one of them out",
-    "check --report=report.xml": "a name that ends in .html",
+    "check --report=report.xml": "report 'report.xml' has to end in .json or .html",
     "check --report=missing/report.json": "does not exist; create it or give another --report",
     "check --report=.": "is a directory",
     "check --report=r.json --report=r.json": "is given twice",

@@ -70,6 +70,13 @@ def quantised(conv_relu_cat, tmp_path_factory, request):
     return path
 
 
+def test_a_single_sample_is_counted_in_the_singular(files, conv_relu_cat, tmp_path):
+    arrays = np.load(conv_relu_cat[1])
+    np.savez(tmp_path / "one.npz", **{name: array[:1] for name, array in arrays.items()})
+    result = files.run("--no-verify", "--allow-empty", calibrate=tmp_path / "one.npz")
+    assert "calibrate on 1 sample\n" in result.stderr
+
+
 def test_a_quantised_program_is_taken_as_it_is(files, quantised):
     result = files.run(model=quantised, calibrate=None)
     assert "calibrate" not in result.stderr

@@ -265,7 +265,7 @@ def test_a_script_that_makes_no_arm_partitioner_ends_with_3_and_stock_is_put_bac
         ("nowhere.py", "there is no file nowhere.py; for a module put -m before its name"),
         ("-m no.such.module", "there is no module no.such.module; leave -m out for a file"),
         ("--non-fuseable=maybe x.py", "--non-fuseable 'maybe' is not known; accepted: reject, propagate, best"),
-        ("--report=own.xml script.py", "report 'own.xml' is not known; accepted: a name that ends in .json"),
+        ("--report=own.xml script.py", "report 'own.xml' has to end in .json or .html"),
         ("--report=missing/own.html script.py", "output directory 'missing' does not exist; create it or give another"),
     ],
 )

@@ -76,7 +76,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (Reason("differs from the quantised graph by up to 9 codes in 3 of 9 values", "verify"), {}, "runs on the CPU"),
         (Reason("x", "boundary"), {}, "operators next to it"),
         (Reason("y", "stock"), {"left_float": "--keep-float conv1"}, "leave out --keep-float conv1"),
-        (Reason("y", "stock"), {"left_float": "observe: float64"}, "so that it can be quantised: float64"),
+        (Reason("y", "stock"), {"left_float": "observe: complex64"}, "so that it can be quantised: complex64"),
     ],
 )
 def test_every_reason_says_what_to_do(reason, more, advice):
@@ -106,12 +106,28 @@ CAST = "Output dtype torch.{} is not supported in a.b for input dtype torch.{}. 
         (CAST.format("float32", "int8"), "TOSA-1.0+INT", "quantise it, or use a profile with floats"),
         (CAST.format("float32", "int8"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
         ("Node was not marked as quantized in the Arm backend.", "TOSA-1.0+INT", "quantise it"),
+        ("Had torch.float64 input x that is not supported by it.", "TOSA-1.0+INT", "compute it in float32"),
+        ("Had torch.float64 input x that is not supported by it.", "TOSA-1.0+INT+FP", "compute it in float32"),
         ("Op is not supported on U55.", "TOSA-1.0+INT+u55", "write it with other operators"),
     ],
 )
 def test_the_advice_is_about_what_is_refused_and_not_about_what_is_supported(text, profile, advice):
     subject = Subject("tosa", profile)
     (cause,) = of(fallback("a", reason=Reason(text, "stock")), subject=subject)
+    assert cause.advice.startswith(advice)
+
+
+def test_what_is_left_float_as_it_is_double_is_to_be_computed_in_float32():
+    (cause,) = of(fallback("a", left_float="annotate: conv2d is torch.float64, which cannot be quantised"))
+    assert cause.advice == "compute it in float32, as after model.float()"
+
+
+@pytest.mark.parametrize(
+    ("profile", "advice"), [("TOSA-1.0+INT+u55", "an Ethos-U55 has none; leave it"), ("TOSA-1.0+INT", "quantise it")]
+)
+def test_nobody_is_told_to_quantise_what_an_ethos_u55_has_not(profile, advice):
+    reason = Reason("TOSA ARGMAX requires PRO-FP for torch.float32 input.", "stock")
+    (cause,) = of(fallback("a", op="aten::argmax", reason=reason), subject=Subject("ethos-u55-128", profile))
     assert cause.advice.startswith(advice)
 
 

@@ -48,3 +48,9 @@ def test_what_is_not_verified_is_propagated_by_name():
 def test_who_asked_for_the_best_is_told_so():
     both = {"propagate": report(10), "reject": report(8, 2)}
     assert recommendation(both, "propagate") == "as it is: verified, 100 % of the MACs, 1 delegate"
+
+
+def test_a_reason_that_is_a_sentence_of_stocks_ends_without_its_full_stop():
+    verdict = NodeVerdict("a", "aten::conv", None, (Reason("Max supported rank is 5.", "stock"),), macs=1)
+    both = dict.fromkeys(("reject", "propagate"), Report((verdict,), 0, 0))
+    assert recommendation(both, "reject").startswith("nothing can be delegated: Max supported rank is 5; ")

@@ -242,6 +242,19 @@ def test_a_dequantised_code_of_16_bits_is_right_within_float32(codes, apart):
     assert distance(node, torch.tensor([(30000.0 + codes) * step], dtype=torch.float64), evaluation).worst == apart
 
 
+@pytest.mark.parametrize(("codes", "apart"), [(0.0, 0), (0.5, 1), (1.0, 1)])
+def test_a_dequantised_code_in_half_precision_is_right_within_that(codes, apart):
+    """The step itself is rounded, by which 200 codes are a twentieth of a code off."""
+    graph = torch.fx.Graph()
+    step = 0.015276697464287281
+    dequantize = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+    node = graph.call_function(dequantize, (graph.placeholder("x"), step, -100, -128, 127, torch.int8))
+    evaluation = Evaluation({node: torch.tensor([200.0], dtype=torch.float64) * step})
+    actual = torch.tensor([200.0 + codes]).half() * torch.tensor(step).half()
+    assert abs(float(actual) / step - 200 - codes) > 0.01
+    assert distance(node, actual, evaluation).worst == apart
+
+
 def errors_of(function, x):
     """What each operator of a float program may be off, by name."""
     program = edge_program(Lambda(lambda m, x: function(x)), (x,))

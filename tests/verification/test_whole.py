@@ -135,6 +135,11 @@ def test_bad_samples(lowered, samples, says):
         safe_arm.verify(lowered[1], samples)
 
 
+def test_a_float_net_is_no_reference(lowered):
+    with pytest.raises(UsageError, match=r"the reference is the converted graph module .*, not ReLU"):
+        safe_arm.verify(lowered[1], [image()], reference=torch.nn.ReLU())
+
+
 def by_keyword(m, x, *, shift, scale=None):
     return m.conv(x) + shift
 

@@ -11,6 +11,7 @@ from safe_arm.core.exceptions import Caught
 from safe_arm.core.origins import attempted_on, remove_origins
 from safe_arm.quantizer.annotation.hold_out import HeldOut, can_be_held_out, copy_of
 from safe_arm.quantizer.annotation.left_float import Ledger, operator
+from safe_arm.quantizer.annotation.places_in_code import keep_places
 
 #: Maximum number of runs of the pipeline.
 ATTEMPTS = 24
@@ -49,6 +50,7 @@ def transform(
             graph_module = held_out.module
         transformed, accused = attempted_on(graph_module, stock)
         if not isinstance(transformed, Caught):
+            keep_places(pristine, transformed)
             remove_origins(transformed)
             if held_out is not None:
                 for name, node in held_out.restore(transformed).items():

@@ -31,6 +31,8 @@ from safe_arm.quantizer.masks.softmaxes import (
 
 _ATEN = torch.ops.aten
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
+#: A number whose sum with a score of up to 32 is itself in float32.
+_SAME = -1e9
 
 
 def mask_probabilities(model: GraphModule) -> None:
@@ -38,7 +40,8 @@ def mask_probabilities(model: GraphModule) -> None:
 
     ``softmax(scores + mask)`` becomes ``e / sum(e)`` with ``e = exp(a - amax(a)) * keep`` and
     ``a = minimum(scores, bound)``; the bound is very large where a score is kept, and very small where it is masked.
-    A mask that masks a whole row is left as it is, but for attention, which gives 0 for such a row.
+    A row that is masked as a whole by a number so low that float32 forgets the scores is uniform. Another mask that
+    masks a whole row is left as it is, but for attention, which gives 0 for such a row.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -172,14 +175,17 @@ def _told_apart(scores: _Scores, softmax: Softmax) -> _Scores | None:
     if mask.shape[dim] == 1:
         return None
     hidden = highest <= MASKED
+    same = hidden & (highest <= _SAME) & highest.isfinite()
     if safe:
         # A row of minus infinity has probabilities of 0.
         hidden &= highest.isfinite()
+    else:
+        hidden &= ~same
     if bool(hidden.any()):
         return None
     if safe:
         highest = highest.clamp(min=0.0)
-    keep = mask > highest + MASKED
+    keep = (mask > highest + MASKED) & ~same
     if bool(keep.all()):
         return None
     bias = mask.where(keep, 0.0)
@@ -194,12 +200,13 @@ def _written(softmax: Softmax, scores: _Scores) -> Node:
     dim = softmax.dim
     rows = scores.keep.any(dim, keepdim=True)
     keep = scores.keep | ~rows
+    limited = keep if softmax.is_safe else scores.keep
     with graph.inserting_before(softmax.node):
         x = scores.node
         if bool(scores.bias.any()):
             bias = constant(scores.bias, "bias_of")
             x = add_call(graph, _ATEN.add.Tensor, x, bias)
-        limit = bound_of(keep, like.dtype)
+        limit = bound_of(limited, like.dtype)
         bound = constant(limit, "bound_of")
         x = add_call(graph, _ATEN.minimum.default, x, bound)
         distance = distances(graph, x, dim)
@@ -209,7 +216,7 @@ def _written(softmax: Softmax, scores: _Scores) -> Node:
         e = add_call(graph, _ATEN.mul.Tensor, e, kept)
         divisor = total(graph, e, dim)
         result = normalised(graph, e, divisor)
-        if not bool(rows.all()):
+        if softmax.is_safe and not bool(rows.all()):
             ones = rows.to(like.dtype)
             some = constant(ones, "rows_of")
             result = add_call(graph, _ATEN.mul.Tensor, result, some)

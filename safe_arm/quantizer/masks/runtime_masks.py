@@ -41,6 +41,7 @@ _SUBTRACTED = 1e3
 PRODUCTS = (_ATEN.mul.Tensor, _ATEN.mul.Scalar)
 #: Operators of masks that give a mask.
 _JOINS = (_ATEN.add.Tensor, *WHERES, *FILLS)
+SCALES = (*PRODUCTS, _ATEN.div.Tensor)
 
 
 def mask_at_run_time(model: GraphModule) -> None:
@@ -175,7 +176,7 @@ def _added(values: ConstantValues, node: Node) -> Mask | None:
 
 def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks,
-    the logarithm of a mask, a part of a constant mask, or a smaller input."""
+    the logarithm of a mask, a part of a constant mask, or an input, smaller or added to a product."""
     value = tensor_of(mask)
     other = tensor_of(scores)
     if value is None or other is None:
@@ -184,7 +185,7 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         return False
     source = moved_from(mask)
     if source.op == "placeholder":
-        return bool(value.numel() < other.numel())
+        return bool(value.numel() < other.numel()) or _is_product(scores)
     constant = values.of(source)
     if constant is not None:
         return _is_mask(constant)
@@ -210,6 +211,14 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
 
 def _adds(values: ConstantValues, term: object, scores: Node) -> bool:
     return isinstance(term, Node) and is_additive(values, term, scores)
+
+
+def _is_product(scores: Node) -> bool:
+    """Return whether scores are a product of matrices, such as those of attention, maybe scaled."""
+    node = moved_from(scores)
+    while node.target in SCALES and isinstance(node.args[0], Node):
+        node = moved_from(node.args[0])
+    return op_name(node) in ("aten::matmul", "aten::bmm")
 
 
 def _is_mask(constant: Tensor) -> bool:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -56,9 +57,13 @@ def list_of_samples(samples: Iterable[Any]) -> list[Any]:
     """Return calibration samples as a list; a list is returned as it is, for it may count what is taken of it.
 
     Raises:
-        UsageError: one is a tensor, which would be taken apart along its first dimension, or a dictionary, whose keys
-            would be taken for inputs.
+        UsageError: they cannot be listed; or one is a tensor, which would be taken apart along its first dimension, a
+            dictionary, whose keys would be taken for inputs, or has an array of NumPy's.
     """
+    if not isinstance(samples, Iterable):
+        raise UsageError(
+            f"the calibration samples are {samples}; give a list of tuples of the model's inputs"
+        )
     listed = samples if isinstance(samples, list) else list(samples)
     for number in range(len(listed)):
         sample = listed[number]
@@ -66,6 +71,10 @@ def list_of_samples(samples: Iterable[Any]) -> list[Any]:
             kind = type(sample).__name__
             raise UsageError(
                 f"calibration sample {number} is a {kind}; give a tuple of the model's inputs, (x,) for a single one"
+            )
+        if any(isinstance(value, np.ndarray) for value in tree_leaves(sample)):
+            raise UsageError(
+                f"calibration sample {number} has a NumPy array; give torch.from_numpy of it"
             )
     return listed
 

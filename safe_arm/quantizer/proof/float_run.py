@@ -273,7 +273,7 @@ def _warn_if_poor(output: OutputFidelity, samples: int) -> None:
     else:
         return
     text = (
-        f"{left} at {output.name} of the quantised graph, over {samples} calibration sample(s): "
+        f"{left} at {output.name} of the quantised graph, over {samples} calibration sample{'s' * (samples != 1)}: "
         "`safe-arm check --accuracy` shows which operators cost it"
     )
     warnings.warn(text, DoubtfulInputWarning, stacklevel=5)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, quantize, tosa
-from masked import ALLOWED, LENGTH, LOWEST, Masked, check_exact, heads, off, padding, scores, softmax_of
+from masked import ALLOWED, LENGTH, LOWEST, Masked, additive, check_exact, heads, off, padding, scores, softmax_of
 from rewriting import Rewriting
 
 from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
@@ -77,6 +77,16 @@ def hidden_row(low):
     mask = torch.zeros(LENGTH, LENGTH)
     mask[3] = low
     return mask
+
+
+@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min])
+def test_a_row_that_is_masked_until_float32_forgets_it_is_uniform_and_costs_the_others_nothing(low):
+    mask = additive(low)
+    mask[3] = low
+    net = softmax_of(lambda m, x: x + mask)
+    result, expected = quantize(net, (scores(),), tosa(PROFILES[0]))(scores()), net(scores())
+    assert (result[..., 3, :] == result[0, 0, 3, 0]).all()
+    assert off(result, expected) <= 8
 
 
 class TestMasks(Rewriting):

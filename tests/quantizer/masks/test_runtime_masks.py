@@ -1,5 +1,6 @@
 """Masks that are inputs leave the domain of the scores to the scores, too."""
 
+import math
 from typing import ClassVar
 
 import pytest
@@ -27,6 +28,7 @@ SPELLINGS = {
     "multiplied": (lambda m, x, keep: x + (1 - keep) * LOWEST, KEEP.float()),
     "moved": (lambda m, x, keep: x + ((1 - keep) * -1e4)[:, None, None], KEEP[:, 0, 0].float()),
     "chosen": (lambda m, x, keep: x + torch.where(keep, 0.0, LOWEST), KEEP),
+    "as large": (lambda m, x, mask: x @ x.mT * 0.03 + mask, additive(-math.inf, KEEP.expand(2, 3, LENGTH, LENGTH))),
     "row": (lambda m, x, at: x + (m.low * 1e5)[at][None, None], AT),
     "row-infinite": (lambda m, x, at: x + m.infinite.index_select(0, at), AT),
 }
@@ -126,6 +128,7 @@ class TestMasks(Rewriting):
     written = SPELLINGS
     kept: ClassVar = {
         "a multiple that is added": (lambda m, x, y: x + y * 2, scores(1)),
+        "an input that is as large": (lambda m, x, y: x + y, scores(1)),
         "a multiple of the scores": (lambda m, x, y: x * 2 + y, scores(1)),
         "0 that is chosen": (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
         "a sum": (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),

@@ -53,6 +53,17 @@ def test_a_sample_that_is_no_tuple_is_refused_with_what_to_give(samples, kind):
         quantizer_of().quantize_with_submodules(model, samples)
 
 
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [(None, "the calibration samples are None; give a list"), ([(X[0].numpy(),)], "sample 0 has a NumPy array")],
+    ids=["none", "array"],
+)
+def test_samples_that_no_net_takes_are_refused_before_anything_is_quantised(samples, says):
+    model = exported(Built(lambda m, x: torch.relu(x)), X)
+    with pytest.raises(UsageError, match=says):
+        quantizer_of().quantize_with_submodules(model, samples)
+
+
 def test_tuples_and_lists_in_any_iterable_are_samples():
     assert list_of_samples(iter([X, [X[0]]])) == [X, [X[0]]]
 
