@@ -8,7 +8,7 @@ from safe_arm.core.island import call_functions
 from safe_arm.core.origins import ORIGIN_KEY, origin
 
 #: Metadata that tells the line and the module of the user's that an operator comes from.
-_PLACE = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+_PLACE = ["stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn"]
 
 
 def keep_places(before: GraphModule, after: GraphModule) -> None:
