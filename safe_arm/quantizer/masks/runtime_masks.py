@@ -191,7 +191,10 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         return _is_mask(constant)
     if source.target in PRODUCTS:
         factors = source.args[:2]
-        return any(values.are_at_most(factor, MASKED) for factor in factors)
+        if any(values.are_at_most(factor, MASKED) for factor in factors):
+            return True
+        constants = [values.of(factor) for factor in factors]
+        return any(each is not None and _is_mask(each) for each in constants)
     if source.target == _ATEN.log.default:
         return _is_of_next_to_nothing(values, source.args[0])
     if source.target == _ATEN.add.Tensor and not source.kwargs:
@@ -347,13 +350,21 @@ def _clamped(graph: Graph, mask: Node) -> Node:
 
 
 def _with_near_factor(graph: Graph, mask: Node) -> Node:
-    """Write a mask that is a multiple of a number beyond what can be rescaled as one of a nearer number."""
+    """Write a mask that is a multiple of numbers beyond what can be rescaled as one of nearer numbers."""
     if mask.target not in PRODUCTS:
         return mask
-    left, right = mask.args[:2]
-    if not isinstance(right, float) or right >= LOWEST:
+    write = Writer(mask)
+    factors: list[Any] = []
+    for factor in mask.args:
+        constant = write.stored(factor)
+        if constant is not None:
+            factor = write.constant(constant.clamp(min=LOWEST), "near")
+        elif isinstance(factor, float):
+            factor = max(factor, LOWEST)
+        factors.append(factor)
+    if factors == list(mask.args):
         return mask
-    return add_call(graph, mask.target, left, LOWEST)
+    return add_call(graph, mask.target, *factors)
 
 
 def _last_input(node: Node) -> Node:

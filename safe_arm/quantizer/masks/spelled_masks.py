@@ -25,6 +25,8 @@ from safe_arm.quantizer.precision.two_steps import is_call
 _ATEN = torch.ops.aten
 #: In the place of minus infinity.
 _LEAST = -1e30
+#: A number below all integers of 64 bits.
+_BEYOND_INTEGERS = -1e19
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 
 
@@ -47,6 +49,8 @@ def spell_out_masks(model: GraphModule) -> None:
                 rule(node)
             if node.target in _FILLS:
                 node.target = functional_of(node) or node.target
+            if node.target == _ATEN.eq.Scalar:
+                _compare_apart(node, values)
             if node.target in _SCALES:
                 _scale_before_fill(node, values)
         module.recompile()
@@ -110,6 +114,54 @@ def _spell_out_fill(node: Node) -> None:
     if is_call(condition, _ATEN.to.dtype) and condition.args[0] is value:
         node.target = _ATEN.where.Scalar
         node.args = (condition, number, 0.0)
+
+
+def _compare_apart(node: Node, values: ConstantValues) -> None:
+    """Write ``mask + integers == 0`` as ``mask == 0 and integers == 0``: no integer makes up for a very low number.
+
+    So transformers 4.40 to 4.48 joins a causal mask and a mask of padding.
+    """
+    total, number = node.args[:2]
+    if number != 0 or not is_call(total, _ATEN.add.Tensor) or total.kwargs:
+        return
+    for mask, integers in (total.args, total.args[::-1]):
+        value = tensor_of(integers)
+        if value is None or value.is_floating_point():
+            continue
+        write = Writer(node)
+        is_kept = _is_zero(mask, write, values)
+        if is_kept is not None:
+            are_zero = write(_ATEN.eq.Scalar, integers, 0)
+            replace_node(node, write(_ATEN.logical_and.default, is_kept, are_zero))
+            return
+
+
+def _is_zero(mask: object, write: Writer, values: ConstantValues) -> Node | None:
+    """Write the condition that a mask is 0; None if it may be another number that is not very low."""
+    constant = values.of(mask)
+    if constant is not None:
+        zeros = constant == 0
+        if not bool((zeros | (constant <= _BEYOND_INTEGERS)).all()):
+            return None
+        return write.constant(zeros, "kept_by")
+    if not isinstance(mask, Node):
+        return None
+    if op_name(mask) in _MOVES:
+        source, *how = mask.args
+        moved = _is_zero(source, write, values)
+        target: Any = mask.target
+        return moved if moved is None else write(target, moved, *how)
+    if mask.target != _ATEN.mul.Tensor:
+        return None
+    for factor, condition in (mask.args, mask.args[::-1]):
+        value = tensor_of(condition)
+        if value is None or value.dtype != torch.bool:
+            continue
+        is_kept = _is_zero(factor, write, values)
+        if is_kept is not None:
+            is_off = write(_ATEN.logical_not.default, condition)
+            return write(_ATEN.logical_or.default, is_kept, is_off)
+    return None
 
 
 def _is_less_one(source: Node) -> bool:

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 import torch
-from masked import padded_rows
-from ratios import ours_exactly, quantised, ratio
+from masked import LOWEST, padded_rows
+from ratios import both, ours_exactly, quantised, ratio
 from rewriting import Rewriting
 from small import together
 from stubborn import quantizer_of
@@ -35,6 +35,17 @@ SPELLED = {
     ).softmax(-1),
     "filled in place": lambda m, x, keep: (x * 2).masked_fill_(keep == 0, -1e9).softmax(-1),
 }
+
+
+def joined(m, x, attended, places):
+    """A causal mask and one of padding as transformers 4.40 to 4.48 joins them."""
+    causal = torch.full((12, 12), LOWEST).triu(1) * (torch.arange(12) > places.reshape(-1, 1))
+    causal = causal[None].expand(1, -1, -1).clone()
+    padded = causal + attended[:, None] == 0
+    return (x * 2 + causal.masked_fill(padded, LOWEST)).softmax(-1)
+
+
+JOINED = [(x, keep[:, 0].int(), torch.arange(12).int()) for x, keep in SAMPLES]
 #: Known without being written anew.
 KNOWN = {
     "chosen from a full tensor": lambda m, x, keep: torch.where(keep == 0, torch.full_like(x, -1e9), x * 2).softmax(-1),
@@ -59,6 +70,12 @@ def test_a_mask_costs_the_scores_nothing(rule):
     assert ratio_of(rule) > unmasked() - 1
 
 
+def test_masks_that_are_joined_cost_the_scores_nothing_and_stock_loses_half():
+    stock, ours = both(joined, JOINED)
+    assert ratio(ours, joined, JOINED) > unmasked() - 1 > ratio(stock, joined, JOINED) + 3
+    ours_exactly(joined, JOINED)
+
+
 def test_the_one_delegate_is_exact():
     names = "subtracted", "of the mask less 1", "the logarithm of a condition", "bounded by the least number"
     ours_exactly(together(SPELLED, *names), SAMPLES)
@@ -70,6 +87,10 @@ class TestSpellings(Rewriting):
     also = SAMPLES[1:2]
     written = SPELLED
     kept: ClassVar = {
+        "a sum of floats that is compared": lambda m, x, keep: x + (torch.full((12,), LOWEST) + keep == 0),
+        "a sum with small numbers that is compared": lambda m, x, keep: (
+            x + (torch.full((12,), -1.0) + keep.long() == 0)
+        ),
         "an added mask": lambda m, x, keep: (x + (1 - keep) * -1e9).softmax(-1),
         "the logarithm of numbers": lambda m, x, keep: (x + (keep * 0.5 + 0.5).log()).softmax(-1),
         "a mask less a half": lambda m, x, keep: (x + (keep - 0.5) * 1e9).softmax(-1),
@@ -90,4 +111,17 @@ class TestSpellings(Rewriting):
         "a view that is filled in place": lambda m, x, keep: (lambda v: v.view(12, 12).masked_fill_(keep[0] == 0, 0.0))(
             x * 2
         ),
+    }
+
+
+class TestJoined(TestSpellings):
+    """What joins masks, and what is like it."""
+
+    inputs = JOINED[0]
+    also = JOINED[1:2]
+    written: ClassVar = {"joined": joined}
+    kept: ClassVar = {
+        "other numbers": lambda m, x, attended, places: x + (torch.arange(12) * LOWEST / 12 - 1 + attended == 0),
+        "another number": lambda m, x, attended, places: x + (torch.full((12,), LOWEST) + attended == 1),
+        "a multiple": lambda m, x, attended, places: x + (attended.add(attended, alpha=2) == 0),
     }
