@@ -112,9 +112,9 @@ class TestInfinite(Rewriting):
     step = staticmethod(add_masks_first)
     inputs = SAMPLES[0]
     written = INFINITE
-    kept: ClassVar = {}
+    kept: ClassVar = {"one, infinite": lambda m, x, k, s: x.masked_fill(k * s == 0, -torch.inf).softmax(-1)}
 
 
 class TestProbabilities(TestAdded):
     step = staticmethod(_with_probabilities)
-    kept: ClassVar = {}
+    kept: ClassVar = {"no softmax": TestAdded.kept["no softmax"]}
