@@ -93,7 +93,7 @@ def _one_hot(
     write: Writer, values: ConstantValues, codes: Node, *cast: object
 ) -> Node | None:
     """Write codes of one 1 and zeros, cast to floats, as a choice."""
-    if codes.target is not _ATEN.one_hot.default:
+    if codes.target is not _ATEN.one_hot.default or cast[:1] != (torch.float32,):
         return None
     index, classes = (*codes.args, -1)[:2]
     if not isinstance(classes, int) or classes < 1:

@@ -68,4 +68,10 @@ class TestPlaces(Spelling):
         "one-hot codes": lambda m, x, k: F.one_hot(x.argmax(1), 8).float(),
         "more classes than there are": lambda m, x, k: F.one_hot(x.argmax(0), 9).to(x.dtype),
     }
-    kept: ClassVar = {}
+    kept: ClassVar = {
+        "two numbers in each row": lambda m, x, k: x.scatter(1, x.argsort(1)[:, :2], 0.5),
+        "a number among integers": lambda m, x, k: torch.zeros_like(x).long().scatter(1, x.argmax(1, keepdim=True), 1),
+        "integer codes": lambda m, x, k: F.one_hot(x.argmax(1), 8),
+        "codes cast to integers": lambda m, x, k: F.one_hot(x.argmax(1), 8).to(torch.int32),
+        "codes cast to conditions": lambda m, x, k: F.one_hot(x.argmax(1), 8).bool(),
+    }
