@@ -35,8 +35,10 @@ class OrderResultsPass(CorrectivePass):
     def correct(self, node: Node) -> bool:
         read: list[int] = []
         for reader in node.users:
-            index: Any = reader.args[1] if len(reader.args) > 1 else None
-            if reader.target is not operator.getitem or index in read:
+            if reader.target is not operator.getitem:
+                return False
+            index: Any = reader.args[1]
+            if index in read:
                 return False
             read.append(index)
         count = len(node.meta["val"])

@@ -176,7 +176,8 @@ def _added(values: ConstantValues, node: Node) -> Mask | None:
 
 def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
     """Return whether a value is a multiple of a low number, two numbers of which one masks,
-    the logarithm of a mask, a part of a constant mask, or an input, smaller or added to a product."""
+    the logarithm of a mask, a part of a constant mask, or an input: a smaller one, or that of one head. An input
+    as large as the scores of several heads is a bias, which would lose 6 dB as a mask."""
     value = tensor_of(mask)
     other = tensor_of(scores)
     if value is None or other is None:
@@ -185,7 +186,10 @@ def is_additive(values: ConstantValues, mask: Node, scores: Node) -> bool:
         return False
     source = moved_from(mask)
     if source.op == "placeholder":
-        return bool(value.numel() < other.numel()) or _is_product(scores)
+        is_of_one_head = value.shape[:-2].numel() == 1
+        if is_of_one_head and _is_product(scores):
+            return True
+        return bool(value.numel() < other.numel())
     constant = values.of(source)
     if constant is not None:
         return _is_mask(constant)

@@ -28,7 +28,6 @@ SPELLINGS = {
     "multiplied": (lambda m, x, keep: x + (1 - keep) * LOWEST, KEEP.float()),
     "moved": (lambda m, x, keep: x + ((1 - keep) * -1e4)[:, None, None], KEEP[:, 0, 0].float()),
     "chosen": (lambda m, x, keep: x + torch.where(keep, 0.0, LOWEST), KEEP),
-    "as large": (lambda m, x, mask: x @ x.mT * 0.03 + mask, additive(-math.inf, KEEP.expand(2, 3, LENGTH, LENGTH))),
     "row": (lambda m, x, at: x + (m.low * 1e5)[at][None, None], AT),
     "row-infinite": (lambda m, x, at: x + m.infinite.index_select(0, at), AT),
 }
@@ -59,6 +58,15 @@ def test_ours_rounds_scores_alone(name):
     assert off(result, net(*inputs)) <= 8
     kept = ROW if name.startswith("row") else KEEP
     assert (result.masked_select(~kept) == 0).all()
+
+
+def test_a_mask_of_one_head_may_be_as_large_as_the_scores():
+    net = softmax_of(lambda m, x, mask: x @ x.mT * 0.03 + mask)
+    keep = KEEP[:1].expand(1, 1, LENGTH, LENGTH)
+    inputs = scores()[:1, :1], additive(-math.inf, keep)
+    result = quantize(net, inputs, tosa(PROFILES[0]))(*inputs)
+    assert off(result, net(*inputs)) <= 8
+    assert (result.masked_select(~keep) == 0).all()
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, "TOSA-1.0+INT+u55"])
@@ -129,6 +137,7 @@ class TestMasks(Rewriting):
     kept: ClassVar = {
         "a multiple that is added": (lambda m, x, y: x + y * 2, scores(1)),
         "an input that is as large": (lambda m, x, y: x + y, scores(1)),
+        "a bias of several heads": (lambda m, x, y: x @ x.mT * 0.03 + y, scores(1)),
         "a multiple of the scores": (lambda m, x, y: x * 2 + y, scores(1)),
         "0 that is chosen": (lambda m, x, y: torch.where(y > 0, x, 0.0), scores(1)),
         "a sum": (lambda m, x, y: x.masked_fill(m.allowed, -1e4) + y.sum(), scores(1)),
