@@ -22,6 +22,7 @@ from safe_arm.quantizer.graphs.branch_constants import (
     fill_branches,
     pass_tensors_in,
 )
+from safe_arm.quantizer.graphs.branch_names import own_branches
 from safe_arm.quantizer.graphs.conditions_in_loops import choose_in_loops
 from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
@@ -79,6 +80,7 @@ from safe_arm.quantizer.training.trained_norms import keep_statistics
 
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
 BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    own_branches,
     drop_guards,
     note_computed_values,
     write_scopes_out,

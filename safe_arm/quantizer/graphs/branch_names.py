@@ -1,4 +1,4 @@
-"""The graphs of conditions and loops keep their names.
+"""The graphs of conditions and loops are the graph's own, and keep their names.
 
 Stock prepares the graphs within a branch by the names that they had before the branch was prepared, and raises where
 the passes have named them anew.
@@ -6,6 +6,7 @@ the passes have named them anew.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -15,6 +16,17 @@ from safe_arm.quantizer.graphs.graph_edits import calls
 
 _CONDITION = torch.ops.higher_order.cond
 _LOOP = torch.ops.higher_order.while_loop
+
+
+def own_branches(model: GraphModule) -> None:
+    """Give a graph copies of its branches: it shares them with the program of the user's that it was made of.
+
+    Args:
+        model: a float graph before annotation; changed in place.
+    """
+    for name in names_of_branches(model):
+        branch = copy.deepcopy(model.get_submodule(name))
+        model.set_submodule(name, branch)
 
 
 def names_of_branches(model: GraphModule) -> list[str]:

@@ -1,9 +1,10 @@
-"""The graphs of a loop keep their names, by which stock looks for them."""
+"""The graphs of a loop keep their names, by which stock looks for them, and the user's program keeps its graphs."""
 
 import torch
 from small import Lambda
-from stubborn import exported
+from stubborn import exported, quantizer_of
 from torch._higher_order_ops.while_loop import while_loop
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 from safe_arm.quantizer.graphs.branch_names import name_branches, names_of_branches
 
@@ -26,3 +27,16 @@ def test_other_graphs_than_there_were_keep_theirs():
     model = exported(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.neg, torch.abs, (x,))), (X,))
     name_branches(model, ["submodule_0", "submodule_1", "submodule_2", "submodule_3"])
     assert names_of_branches(model) == ["true_graph_0", "false_graph_0"]
+
+
+def test_preparing_changes_no_branch_of_the_users_program():
+    def rule(m, x):
+        def body(i, h):
+            return i + 1, torch.cond(h.sum() > 0, lambda h: h + torch.arange(3) * 0.1, torch.abs, (h,))
+
+        return while_loop(lambda i, h: i < 4, body, (torch.tensor(0), x))[1]
+
+    program = torch.export.export(Lambda(rule), (X,))
+    before = program.graph_module.print_readable(print_output=False)
+    prepare_pt2e(program.module(check_guards=False), quantizer_of(profile="TOSA-1.0+INT+cf"))
+    assert program.graph_module.print_readable(print_output=False) == before
