@@ -78,7 +78,9 @@ def _take_plain(branch: GraphModule, operands: list[Any], counters: list[int]) -
             for reader in readers:
                 reader.replace_input_with(taken, scalar)
     for node in call_functions(branch):
-        if not isinstance(node.target, HigherOrderOperator):
+        is_computed = bool(node.all_input_nodes)
+        # A factory computes of nothing: called by itself it gives no fake tensor.
+        if is_computed and not isinstance(node.target, HigherOrderOperator):
             node.meta["val"] = called(node, example_value)
     branch.recompile()
 

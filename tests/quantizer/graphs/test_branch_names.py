@@ -38,5 +38,7 @@ def test_preparing_changes_no_branch_of_the_users_program():
 
     program = torch.export.export(Lambda(rule), (X,))
     before = program.graph_module.print_readable(print_output=False)
-    prepare_pt2e(program.module(check_guards=False), quantizer_of(profile="TOSA-1.0+INT+cf"))
+    quantizer = quantizer_of(profile="TOSA-1.0+INT+cf")
+    prepare_pt2e(program.module(check_guards=False), quantizer)
+    assert quantizer.left_float == ()
     assert program.graph_module.print_readable(print_output=False) == before
