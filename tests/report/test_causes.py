@@ -131,6 +131,12 @@ def test_nobody_is_told_to_quantise_what_an_ethos_u55_has_not(profile, advice):
     assert cause.advice.startswith(advice)
 
 
+@pytest.mark.parametrize("op", ["aten::native_dropout", "aten::_native_batch_norm_legit_functional"])
+def test_a_model_in_training_mode_is_to_be_evaluated(op):
+    (cause,) = of(fallback("a", op=op, reason=STOCK))
+    assert cause.advice == "call model.eval() before torch.export.export"
+
+
 def test_operators_with_one_reason_and_advice_of_their_own_are_apart():
     left_float = fallback("a", left_float="transform: RuntimeError: no argmax")
     found = {cause.advice: [verdict.name for verdict in cause.verdicts] for cause in of(left_float, fallback("b"))}
