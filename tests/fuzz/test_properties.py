@@ -6,10 +6,9 @@ import pytest
 import torch
 from small import Built
 from torch import nn
-from users_tensors import UsersTensors
 
 from safe_arm.quantizer import ordered_steps, safe_quantizers
-from tools.fuzz import judging, properties
+from tools.fuzz import judging, properties, toolchain
 from tools.fuzz.bad_input import CONFIGS, NETS, bad_case
 from tools.fuzz.cases import Case, Config, Input, one_line
 from tools.fuzz.toolchain import through_ours
@@ -73,13 +72,25 @@ def test_a_state_is_compared_from_the_net_s_on(monkeypatch, step, apart):
     assert called.calls == 8.0  # The graph itself stays as it is.
 
 
-def test_a_weight_that_changes():
-    net = nn.Linear(2, 2)
-    tensors = UsersTensors([net])
-    assert properties.unchanged(made(tensors=tensors)) == ""
-    with torch.no_grad():
-        net.bias[0] += 1
-    assert properties.unchanged(made(tensors=tensors)) == "bias changed"
+@pytest.mark.parametrize(
+    ("write", "changed"),
+    [("self.m0.bias.data.add_(1)", "m0.bias changed"), ("self.m1.add_(x0.mean())", "")],
+    ids=["a weight", "its own state"],
+)
+def test_tensors_that_change_until_it_is_lowered(monkeypatch, write, changed):
+    """A net that writes its state does so when it is run, not when it is lowered."""
+    init = 'self.m0 = nn.Linear(2, 2); self.register_buffer("m1", torch.zeros(()))'
+    case = Case(one_line("self.m0(x0) + self.m1.add_(x0.mean())", init), (Input((1, 2)),), Config("INT", "float"))
+    if changed:
+        lowered = toolchain.through
+
+        def spoiled(made, modules, *classes):
+            lowered(made, modules, *classes)
+            next(iter(modules.values())).m0.bias.data.add_(1)
+
+        monkeypatch.setattr(toolchain, "through", spoiled)
+    _, whole = through_ours(case)
+    assert properties.unchanged(whole) == changed
 
 
 @pytest.mark.filterwarnings("ignore::safe_arm.core.errors.DoubtfulInputWarning")

@@ -129,7 +129,7 @@ def proven(made: Made) -> str:
 
 def unchanged(made: Made) -> str:
     """No parameter, buffer or constant of the exported net has other bits than before."""
-    return "" if made.tensors is None else made.tensors.changed()
+    return made.changed
 
 
 def beside_float(made: Made) -> str:

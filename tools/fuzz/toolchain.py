@@ -43,7 +43,8 @@ class Made:
     fresh: list[Sample] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
-    tensors: UsersTensors | None = None
+    #: Tensors of the net that have other bits once it is lowered; a run of what came of it may well write its state.
+    changed: str = ""
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -140,8 +141,9 @@ def through_ours(case: Case) -> tuple[Outcome, Made | None]:
             made.partitioner = SafeArmPartitioner(
                 tosa(case.config.spec), non_fuseable=case.config.policy, verify=case.config.verify
             )
-            made.tensors = UsersTensors(modules.values())
+            tensors = UsersTensors(modules.values())
             through(made, modules, SafeTOSAQuantizer, made.partitioner)
+            made.changed = tensors.changed()
             made.alarms = [str(each.message) for each in caught if issubclass(each.category, FloatProofWarning)]
             outcome = compared(made)
         except UsageError as error:

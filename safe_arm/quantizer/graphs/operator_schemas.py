@@ -53,10 +53,17 @@ def may_alias(node: Node) -> bool:
     return any(result.alias_info is not None for result in schema.returns)
 
 
-def written_buffers(module: GraphModule) -> tuple[str, ...]:
-    """Return the names of the tensors that a graph writes into when it is called."""
+def written_buffers(module: GraphModule, *, learns: bool = True) -> tuple[str, ...]:
+    """Return the names of the tensors that a graph writes into when it is called.
+
+    Args:
+        module: the graph.
+        learns: include the statistics that a batch norm learns in training.
+    """
     names: dict[str, None] = {}
     for node in module.graph.nodes:
+        if not learns and op_name(node) == _BATCH_NORM:
+            continue
         for root in _written(node):
             while _is_view(root):
                 root = root.all_input_nodes[0]

@@ -11,13 +11,15 @@ from safe_arm._compat.annotation_passes import watched_passes
 from safe_arm._compat.batch_norms import NORMS
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import origin
-from safe_arm.quantizer.annotation.hold_out import can_be_held_out, copy_of
+from safe_arm.quantizer.annotation.hold_out import can_be_held_out
 from safe_arm.quantizer.annotation.left_float import Ledger, operator
+from safe_arm.quantizer.graphs.functional_writes import write_functionally
 from safe_arm.quantizer.proof.float_distance import difference
 from safe_arm.quantizer.proof.float_net import (
     Call,
     FloatNet,
     Results,
+    copy_with_own_state,
     results_of,
     state_kept,
 )
@@ -183,7 +185,15 @@ class _RemedySearch:
         reason = f"the graph is annotated as exported, for {culprit or 'quantising'} {changes}"
         noted = Ledger()
         noted.add("transform", reason)
-        return copy_of(self._net.module), noted
+        return self._as_exported(), noted
+
+    def _as_exported(self) -> GraphModule:
+        """Return the graph without a transform, but for its writes: conversion computes those in place ahead."""
+        model = copy_with_own_state(self._net.module)
+        failed = attempted(write_functionally, model)
+        if isinstance(failed, Caught) or self._trials.difference(model):
+            return copy_with_own_state(self._net.module)
+        return model
 
     def _attempt(
         self, without: Without, note: str = "", apart: Sequence[str] = ()
@@ -207,7 +217,7 @@ class _RemedySearch:
         Args:
             apart: names of those to write as a product and a sum instead.
         """
-        model = copy_of(self._net.module)
+        model = copy_with_own_state(self._net.module)
         if self._net.folds:
             for node in list(model.graph.nodes):
                 if node.name in apart:

@@ -12,9 +12,7 @@ from torch.fx import GraphModule
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.exceptions import attempted
-from safe_arm.quantizer.graphs.graph_edits import calls
-
-_COPY = torch.ops.aten.copy_.default
+from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 
 
 @contextmanager
@@ -22,7 +20,7 @@ def state_at_rest(model: GraphModule) -> Iterator[list[GraphModule]]:
     """Give the state of a float graph back to the graph that it is quantised to inside of the block.
 
     Calibration calls the graph, and each call writes into its buffers. What is no state, such as the statistics that a
-    batch norm learns in training, stays as it was learnt: state is what the graph itself copies into.
+    batch norm learns in training, stays as it was learnt: state is what the graph itself writes.
 
     Args:
         model: the float graph, not yet called.
@@ -35,7 +33,7 @@ def state_at_rest(model: GraphModule) -> Iterator[list[GraphModule]]:
     yield quantised
     with torch.no_grad():
         for graph_module in quantised:
-            for name in _copied_into(graph_module):
+            for name in written_buffers(graph_module, learns=False):
                 if name in before:
                     attribute(graph_module, name).copy_(before[name])
 
@@ -70,17 +68,7 @@ class StateLeft:
 
     def give_back(self, converted: GraphModule) -> None:
         """Give a converted graph state of its own at rest, but for what the script has written since the last call."""
-        for name in _copied_into(converted):
+        for name in written_buffers(converted, learns=False):
             left = self._left.get(name)
             if left is not None and torch.equal(attribute(converted, name), left):
                 set_attribute(converted, name, self._rest[name].clone())
-
-
-def _copied_into(graph_module: GraphModule) -> list[str]:
-    """Return the names of the buffers that a graph copies into."""
-    names = []
-    for node in calls(graph_module, _COPY):
-        target = node.args[0]
-        if getattr(target, "op", "") == "get_attr":
-            names.append(str(target.target))
-    return names

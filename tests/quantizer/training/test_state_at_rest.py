@@ -10,6 +10,7 @@ from stubborn import exported, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from safe_arm import SafeTOSAQuantizer, SafeVgfQuantizer
+from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.training.state_at_rest import state_at_rest
 
 SAMPLES = [(torch.full((1, 4, 2, 2), value),) for value in (1.0, -0.5, 0.75)]
@@ -79,6 +80,46 @@ def test_what_the_script_writes_before_it_converts_stays(quantised):
     prepared = calibrated(net, SafeTOSAQuantizer)
     (prepared.total if quantised else net.total).fill_(0.125)
     assert torch.equal(convert_pt2e(prepared).get_buffer("total"), torch.full_like(START, 0.125))
+
+
+def counted(m, x):
+    m.calls.add_(1)
+    return x * 0.5 + m.calls
+
+
+def infinite(m, x):
+    """Stock makes 255 of the infinity, so that the graph is annotated as it was exported."""
+    return counted(m, x), x * m.limit
+
+
+def net_that_counts(rule):
+    return Built(rule, calls=torch.zeros(()), limit=torch.tensor(torch.inf))
+
+
+def a_step_that_raises(model):
+    raise IndexError("too far")
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("rule", "steps", "note"),
+    [(infinite, (), "annotated as exported"), (counted, (a_step_that_raises,), "a_step_that_raises is left out")],
+    ids=["as exported", "without a step"],
+)
+def test_a_call_is_counted_once_where_a_transform_is_not_taken(monkeypatch, rule, steps, note):
+    """The float net, which is called beside the graph that is calibrated, has a state of its own."""
+    monkeypatch.setattr(ordered_steps, "BEFORE_PASSES", (*steps, *ordered_steps.BEFORE_PASSES))
+    quantizer = quantizer_of()
+    prepared = prepare_pt2e(exported(net_that_counts(rule), SAMPLES[0]), quantizer)
+    assert any(note in left.reason for left in quantizer.left_float)
+    for sample in SAMPLES:
+        prepared(*sample)
+    assert prepared.get_buffer("calls") == len(SAMPLES)
+    converted = convert_pt2e(prepared)
+    assert converted.get_buffer("calls") == 0
+    run = quantizer_of().quantize_with_submodules
+    assert run(exported(net_that_counts(rule), SAMPLES[0]), SAMPLES).get_buffer("calls") == 0
 
 
 def test_what_a_graph_does_not_copy_into_stays_as_it_was_learnt():
