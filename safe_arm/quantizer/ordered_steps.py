@@ -39,6 +39,7 @@ from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
+from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
 from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
 from safe_arm.quantizer.masks.near_masks import bring_masks_near
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
@@ -116,6 +117,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
+    mask_exponentials,
     choose_numbers,
     fill_from_tensors,
     pass_tensors_in,
