@@ -60,6 +60,7 @@ from safe_arm.quantizer.proof.noted_values import note_computed_values
 from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
+from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.given_batches import give_batches
@@ -92,6 +93,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     read_joined_parts,
     compute_in_float32,
+    write_complex_pairs,
     spell_out_activations,
     give_batches,
     spell_out_operators,
