@@ -39,6 +39,7 @@ from safe_arm.quantizer.spellings.spelled_pools import POOLS
 from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
+from safe_arm.quantizer.spellings.spelled_volumes import VOLUMES
 
 _ATEN = torch.ops.aten
 
@@ -55,6 +56,7 @@ _FUNCTIONS: dict[Any, Any] = {
     **POOLS,
     **PRODUCTS,
     **VIEWS,
+    **VOLUMES,
 }
 #: Functions of nodes, each with a writer before its arguments.
 _WRITERS: dict[Any, Any] = {
