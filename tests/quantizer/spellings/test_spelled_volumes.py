@@ -10,6 +10,7 @@ from lowering import min_max, quantize, tosa
 from ratios import ratios
 from small import Built
 from spelled import Spelling, check_one_exact
+from stubborn import trainable
 
 VOLUME = (torch.randn(1, 4, 4, 4, 6, generator=torch.Generator().manual_seed(0)),)
 GENERATOR = torch.Generator().manual_seed(1)
@@ -81,3 +82,10 @@ def test_the_net_of_a_volume_is_one_exact_delegate(profile):
         up=nn.ConvTranspose3d(8, 4, 2, 2),
     ).eval()
     check_one_exact(quantize(net, VOLUME, tosa(profile), config=min_max()), VOLUME, tosa(profile))
+
+
+def test_a_transposed_convolution_that_is_trained_stays_one():
+    net = Built(lambda m, x: m.up(x).relu(), up=nn.ConvTranspose3d(4, 4, 2, 2))
+    model = trainable(net, VOLUME)
+    model(*VOLUME).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
