@@ -60,6 +60,7 @@ from safe_arm.quantizer.proof.noted_values import note_computed_values
 from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
+from safe_arm.quantizer.spellings.compared_indices import compare_in_32_bits
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
@@ -107,6 +108,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
+    compare_in_32_bits,
     limit_pieces,
     compute_constants,
     part_layers,
