@@ -39,6 +39,7 @@ from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
+from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
 from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
 from safe_arm.quantizer.masks.near_masks import bring_masks_near
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
@@ -59,6 +60,8 @@ from safe_arm.quantizer.proof.noted_values import note_computed_values
 from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
+from safe_arm.quantizer.spellings.compared_indices import compare_in_32_bits
+from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.given_batches import give_batches
@@ -91,6 +94,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_functionally,
     read_joined_parts,
     compute_in_float32,
+    write_complex_pairs,
     spell_out_activations,
     give_batches,
     spell_out_operators,
@@ -104,6 +108,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     multiply_subtrahends,
     keep_scalar_ranks,
     name_extreme_indices,
+    compare_in_32_bits,
     limit_pieces,
     compute_constants,
     part_layers,
@@ -116,6 +121,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     bring_masks_near,
     name_plain_softmaxes,
     spell_out_log_softmax,
+    mask_exponentials,
     choose_numbers,
     fill_from_tensors,
     pass_tensors_in,

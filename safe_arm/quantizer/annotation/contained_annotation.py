@@ -26,6 +26,7 @@ from safe_arm.core.origins import attempted_on
 from safe_arm.quantizer.annotation.counted_comparisons import counted_for_indices
 from safe_arm.quantizer.annotation.hold_out import own_meta
 from safe_arm.quantizer.annotation.left_float import Ledger, Stage, is_left_float
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.graphs.own_names import own_name
 
 #: Maximum number of runs of the annotators.
@@ -70,7 +71,8 @@ def annotate(
         for node, why in culprits.items():
             # The annotation before the transformation leaves its mark behind, and INT+FP would go by it.
             unmark_quantized(node)
-            ledger.add(stage, why, node)
+            if not is_mutable(node):  # A write runs on the CPU in any case.
+                ledger.add(stage, why, node)
         before = _metas(model)
     _reset(before)
     ledger.add(
@@ -201,6 +203,8 @@ def unshareable(model: GraphModule) -> dict[Node, str]:
     for node in model.graph.nodes:
         if node.op == "call_function" and shares(node):
             candidates.append(node)
+    # A write loses least without its annotation: it runs on the CPU in any case.
+    candidates.sort(key=is_mutable, reverse=True)
     for node in candidates:
         annotation = node.meta.pop(Q_ANNOTATION_KEY)
         remains = attempted(grouped, model)

@@ -200,6 +200,8 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
         return False
     if _is_masked(model, node):
         return False
+    if any(chosen.op != "get_attr" for chosen in node.all_input_nodes[1:]):
+        return False
     return any(_is_masked(model, reader) for reader in source.users)
 
 

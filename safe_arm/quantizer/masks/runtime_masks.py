@@ -56,7 +56,7 @@ def mask_at_run_time(model: GraphModule) -> None:
     """
     for module in graph_modules(model):
         values = ConstantValues(module)
-        sums: dict[Node, _MaskedScores] = {}
+        sums: dict[Node, MaskedScores] = {}
         written = False
         for softmax in list(softmaxes(module)):
             mask = _mask(values, softmax)
@@ -87,7 +87,7 @@ def replace_masked(softmax: Softmax, mask: Mask, shown: Tensor | None = None) ->
         mask: the scores and the condition.
         shown: which scores of a row that is hidden as a whole share its probability; None for all.
     """
-    scores = _chosen(softmax, mask)
+    scores = chosen_scores(softmax.node, softmax.value, mask)
     softmax.replace(_written(softmax, scores, shown))
 
 
@@ -242,7 +242,7 @@ def _is_of_next_to_nothing(values: ConstantValues, node: object) -> bool:
 
 
 def _written(
-    softmax: Softmax, scores: _MaskedScores, shown: Tensor | None = None
+    softmax: Softmax, scores: MaskedScores, shown: Tensor | None = None
 ) -> Node:
     """Write the softmax of masked scores, and return it."""
     graph = softmax.node.graph
@@ -253,7 +253,7 @@ def _written(
         e = add_call(graph, _ATEN.exp.default, distance)
         if not softmax.is_safe:
             from_last = dim - softmax.value.dim()
-            keep = _with_empty_rows(graph, keep, from_last)
+            keep = with_empty_rows(graph, keep, from_last)
         if shown is not None:
             ones = shown.to(softmax.value.dtype)
             constant = Writer(softmax.node).constant(ones, "shown_of")
@@ -265,8 +265,14 @@ def _written(
         return normalised(graph, e, divisor)
 
 
-def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
-    """Write which scores are kept, or all of a row of which none is; ``dim`` counts from the last one."""
+def with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
+    """Write which scores are kept, or all of a row of which none is.
+
+    Args:
+        graph: it is written at its insertion point.
+        keep: 1 where a score is kept, and 0.
+        dim: the dimension of the rows, counted from the last one.
+    """
     if keep.meta["val"].dim() < -dim:
         return keep
     some = add_call(graph, _ATEN.amax.default, keep, [dim], True)
@@ -275,7 +281,7 @@ def _with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
 
 
 @dataclass(frozen=True)
-class _MaskedScores:
+class MaskedScores:
     """Masked scores, or what is added to scores to mask them, and what says which are kept.
 
     Attributes:
@@ -287,14 +293,19 @@ class _MaskedScores:
     keep: Node
 
 
-def _chosen(softmax: Softmax, mask: Mask) -> _MaskedScores:
-    """Write scores that are masked by a condition."""
-    graph = softmax.node.graph
-    constant = Writer(softmax.node).constant
-    like = softmax.value
+def chosen_scores(node: Node, like: Tensor, mask: Mask) -> MaskedScores:
+    """Write scores that are masked by a condition.
+
+    Args:
+        node: what they are written before; its graph is changed in place.
+        like: the fake tensor of the scores.
+        mask: the scores and the condition.
+    """
+    graph = node.graph
+    constant = Writer(node).constant
     shape = [1] * like.dim()
     none = torch.zeros(shape, dtype=torch.bool)
-    with graph.inserting_before(softmax.node):
+    with graph.inserting_before(node):
         keep = mask.node
         if mask.inverted:
             keep = add_call(graph, _ATEN.logical_not.default, keep)
@@ -306,10 +317,10 @@ def _chosen(softmax: Softmax, mask: Mask) -> _MaskedScores:
         zeros = torch.zeros(shape, dtype=like.dtype)
         zero = constant(zeros, "zero_of")
         kept = add_call(graph, _ATEN.where.self, keep, one, zero)
-    return _MaskedScores(masked, kept)
+    return MaskedScores(masked, kept)
 
 
-def _sums(graph: Graph, mask: Node) -> _MaskedScores:
+def _sums(graph: Graph, mask: Node) -> MaskedScores:
     """Write an additive mask in two parts, after it and once for all its readers."""
     limited = _limited(graph, mask)
     if moved_from(limited).op == "get_attr":
@@ -319,7 +330,7 @@ def _sums(graph: Graph, mask: Node) -> _MaskedScores:
         raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
     with graph.inserting_after(raised):
         keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
-    return _MaskedScores(limited, keep)
+    return MaskedScores(limited, keep)
 
 
 def _limited(graph: Graph, mask: Node) -> Node:

@@ -96,13 +96,17 @@ def keep_reciprocals_fine(
 
 
 def is_of_softmax(reciprocal: Node) -> bool:
-    """Tell whether a divisor is a sum of exponentials, masked or not."""
+    """Tell whether a divisor is a sum of exponentials, or of masked ones none of which is larger than 1."""
     value: Argument = reciprocal.args[0]
     is_sum = False
+    is_masked = False
     while isinstance(value, Node) and value.target in _OF_EXPONENTIALS:
         is_sum = is_sum or value.target is _SUM
+        is_masked = is_masked or value.target is _PRODUCT
         value = value.args[0]
-    return is_sum and isinstance(value, Node) and value.target is _ATEN.exp.default
+    if not is_sum or not is_call(value, _ATEN.exp.default):
+        return False
+    return not is_masked or is_call(value.args[0], _ATEN.sub.Tensor)
 
 
 def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:

@@ -21,6 +21,7 @@ from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.constant_bounds import BOUNDS
 from safe_arm.quantizer.spellings.mixed_constants import MIXED
+from safe_arm.quantizer.spellings.spelled_bags import BAGS
 from safe_arm.quantizer.spellings.spelled_indices import INDICES
 from safe_arm.quantizer.spellings.spelled_scatters import SCATTERS
 
@@ -39,6 +40,8 @@ def spell_out_with_constants(model: GraphModule) -> None:
 def _spell_out(node: Node, values: ConstantValues) -> bool:
     """Write one operator with others, and tell whether it was."""
     target: Any = functional_of(node) or node.target
+    if target in BAGS:
+        return _spell_out_bags(node, values)
     if not is_float32(node):
         return False
     written = None
@@ -50,4 +53,19 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
     if written is None:
         return False
     replace_node(node, written)
+    return True
+
+
+def _spell_out_bags(node: Node, values: ConstantValues) -> bool:
+    """Write the first result of an operator, if nothing reads the others."""
+    results = [pick for pick in node.users if pick.users]
+    if len(results) != 1 or not is_float32(results[0]) or results[0].args[1] != 0:
+        return False
+    arguments: list[Any] = list(arguments_by_name(node).values())
+    arguments += [None] * (9 - len(arguments))
+    target: Any = node.target
+    written = BAGS[target](Writer(results[0]), values, *arguments)
+    if written is None:
+        return False
+    replace_node(results[0], written)
     return True

@@ -18,20 +18,20 @@ _ROWS = -2
 
 def _adaptive_max_pool2d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
     """Return the maxima without their places."""
-    window = _window(x, counts)
+    window = window_of(x, counts)
     if window is None:
         return None
     return [_ATEN.max_pool2d(x, window, window)]
 
 
 def _adaptive_max_pool1d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
-    window = _window(x, counts)
+    window = window_of(x, counts)
     if window is None:
         return None
     return [_max_pool1d(x, window, window, [0], [1], False)]
 
 
-def _window(x: Tensor, counts: list[int]) -> list[int] | None:
+def window_of(x: Tensor, counts: list[int]) -> list[int] | None:
     """Return the sides of equal windows that cover an image, so many along each dimension; None if there are none."""
     if x.dim() != len(counts) + 2:
         return None
@@ -68,41 +68,10 @@ def _adaptive_avg_pool1d(x: Tensor, counts: list[int]) -> Tensor:
 
 def _adaptive_avg_pool2d(x: Tensor, counts: list[int]) -> Tensor | None:
     """Return the means of equal windows of a dynamic batch; stock cuts each window out, and delegates no such slice."""
-    window = _window(x, counts)
+    window = window_of(x, counts)
     if window is None or is_static(x):
         return None
     return F.avg_pool2d(x, window, window)
-
-
-def _avg_pool3d(
-    x: Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    rounds_up: bool,
-    counts_padding: bool,
-    divisor: int | None,
-) -> Tensor | None:
-    """Return the means of boxes as those of their rows and columns, and of these along the depth."""
-    if not is_static(x) or x.dim() != 5:
-        return None
-    if any(padding) or rounds_up or divisor is not None:
-        return None
-    batch, channels, depth, *_ = x.shape
-    stride = _triple(stride or kernel)
-    kernel = _triple(kernel)
-    images = F.avg_pool2d(x.flatten(1, 2), kernel[1:], stride[1:])
-    rows, columns = images.shape[2:]
-    planes = images.reshape(batch, channels, depth, -1)
-    pooled = F.avg_pool2d(planes, [kernel[0], 1], [stride[0], 1])
-    return pooled.reshape(batch, channels, -1, rows, columns)
-
-
-def _triple(sizes: list[int]) -> list[int]:
-    """Return a size for the depth, one for rows and one for columns."""
-    if len(sizes) == 1:
-        return list(sizes) * 3
-    return list(sizes)
 
 
 def unfold_columns(
@@ -129,7 +98,6 @@ POOLS = {
     _ATEN.adaptive_max_pool2d.default: _adaptive_max_pool2d,
     _ATEN.adaptive_max_pool1d.default: _adaptive_max_pool1d,
     _ATEN.max_pool1d.default: _max_pool1d,
-    _ATEN.avg_pool3d.default: _avg_pool3d,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
     _ATEN.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
 }

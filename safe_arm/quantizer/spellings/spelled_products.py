@@ -150,6 +150,15 @@ def _product_along(
     return x if keepdim else x.squeeze(dim)
 
 
+def _bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return a bilinear form for each output as a layer of one value, and products with the other."""
+    outputs, first, second = weight.shape
+    rows = weight.permute(0, 2, 1).reshape(outputs * second, first)
+    products = F.linear(x, rows).unflatten(-1, (outputs, second))
+    sums = (products * y.unsqueeze(-2)).sum(-1)
+    return sums if bias is None else sums + bias
+
+
 def _attention(
     query: Tensor,
     key: Tensor,
@@ -186,6 +195,7 @@ PRODUCTS = {
     _ATEN.addmv.default: _add_matrix_by_vector,
     _ATEN.addr.default: _add_outer,
     _ATEN.addbmm.default: _add_summed_batch,
+    _ATEN.bilinear.default: _bilinear,
     _ATEN.prod.dim_int: _product_along,
 }
 #: Spellings that look at the nodes of the graph.

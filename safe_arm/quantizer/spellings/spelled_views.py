@@ -112,6 +112,11 @@ def _pad_with_constant(x: Tensor, widths: list[Any], value: float) -> Tensor | N
     return _pad(x, widths, "constant", value)
 
 
+def _upper(x: Tensor, diagonal: int) -> Tensor:
+    """Return what is above a diagonal as what is below it on the other side, which stock knows."""
+    return x.transpose(-1, -2).tril(-diagonal).transpose(-1, -2)
+
+
 VIEWS = {
     _ATEN.detach.default: _same,
     _ATEN.alias.default: _same,
@@ -123,4 +128,5 @@ VIEWS = {
     _ATEN.unfold.default: _unfold,
     _ATEN.channel_shuffle.default: _channel_shuffle,
     _ATEN.roll.default: _roll,
+    _ATEN.triu.default: _upper,
 }

@@ -39,6 +39,7 @@ from safe_arm.quantizer.spellings.spelled_pools import POOLS
 from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
+from safe_arm.quantizer.spellings.spelled_volumes import VOLUMES
 
 _ATEN = torch.ops.aten
 
@@ -55,6 +56,7 @@ _FUNCTIONS: dict[Any, Any] = {
     **POOLS,
     **PRODUCTS,
     **VIEWS,
+    **VOLUMES,
 }
 #: Functions of nodes, each with a writer before its arguments.
 _WRITERS: dict[Any, Any] = {
@@ -108,8 +110,9 @@ def spell_out_operators(
         model: a float graph before annotation, the branches of its control flow included; changed in place. Only
             values of 32 bits are quantised, so others keep their operators.
         keeps_costly: leave operators alone that int8 costs a decibel or more, for a profile that has float as well.
-        keeps_norms: leave batch norms alone, which are folded when training is over, and the factors of other norms
-            and the biases of recurrent steps parameters.
+        keeps_norms: leave batch norms alone, which are folded when training is over, and transposed convolutions of
+            volumes, whose weights are written in another order, and the factors of other norms and the biases of
+            recurrent steps parameters.
         in_groups: write instance norms with factors as norms of groups, which take an Ethos-U85 a third less time and
             an Ethos-U55 a third more, by Vela's estimate.
     """
@@ -118,7 +121,7 @@ def spell_out_operators(
     if keeps_costly:
         kept.update(_COSTLY)
     if keeps_norms:
-        kept.add(_ATEN.batch_norm.default)
+        kept.update((_ATEN.batch_norm.default, _ATEN.conv_transpose3d.input))
         writers = {**_WRITERS, **TRAINED_CELLS}
     if in_groups:
         functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}

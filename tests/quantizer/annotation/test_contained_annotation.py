@@ -8,7 +8,8 @@ from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quant
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from graph_changes import annotated, annotations
 from lowering import PROFILES, lower_in_part, min_max, tosa
-from small import Lambda, image
+from small import Built, Lambda, image
+from spelled import check_one_exact
 from stubborn import DOUBLE, Stubborn, converted, exported, quantised_inputs, quantizer_of, ramp
 from torch import nn
 from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
@@ -246,6 +247,38 @@ def test_what_shares_its_quantisation_with_a_value_that_has_one_is_left_alone():
     model = annotated(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), quantizer, image())
     assert unshareable(model) == {}
     assert quantizer.left_float == ()
+
+
+def streamed(m, x):
+    """A convolution over a stream: the cache keeps the last samples, all of them of the last piece."""
+    piece = torch.cat((m.cache, x), -1)
+    m.cache.copy_(piece[..., -4:])
+    return m.conv(piece)
+
+
+def stream(samples):
+    """A piece of so many samples, and a net that reads it."""
+    torch.manual_seed(0)
+    return Built(streamed, conv=nn.Conv1d(4, 8, 5), cache=torch.zeros(1, 4, 4)).eval(), (torch.randn(1, 4, samples),)
+
+
+@pytest.mark.parametrize("samples", [6, 4, 2])
+def test_a_convolution_over_a_stream_is_quantised_with_its_cache(samples):
+    """The write into the cache, which runs on the CPU in any case, is what shares with nothing; the rest is whole."""
+    net, inputs = stream(samples)
+    quantizer = quantizer_of()
+    graph_module = converted(net, quantizer, inputs)
+    assert quantizer.left_float == ()
+    check_one_exact(graph_module, inputs, tosa(PROFILES[0]))
+
+
+def test_without_the_write_nobody_is_blamed_for_a_stream():
+    """Twice equals once: what is shared is known, and nothing else is taken away."""
+    net, inputs = stream(6)
+    quantizer = quantizer_of()
+    model = annotated(net, quantizer, inputs)
+    assert unshareable(model) == {}
+    assert {"cat", "conv1d"} <= set(annotated_names(model))
 
 
 def a_step_that_raises(model):

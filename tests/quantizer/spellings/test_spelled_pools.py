@@ -25,12 +25,8 @@ class TestPools(Spelling):
         "columns": lambda m, x: F.unfold(x, 3, padding=1, stride=2),
         "columns of one row": lambda m, x: F.unfold(x[:, :1], (1, 2), dilation=2),
         "means of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 4),
-        "means of boxes": lambda m, x: F.avg_pool3d(x.view(1, 2, 2, *x.shape[2:]), 2),
-        "means of boxes that overlap": lambda m, x: F.avg_pool3d(x.view(1, 1, 4, *x.shape[2:]), (2, 3, 2), (1, 2, 1)),
     }
     kept: ClassVar = {
-        "means of padded boxes": lambda m, x: F.avg_pool3d(x.view(1, 2, 2, *x.shape[2:]), 2, padding=1),
-        "sums of boxes": lambda m, x: F.avg_pool3d(x.view(1, 2, 2, *x.shape[2:]), 2, divisor_override=1),
         "windows that overlap": lambda m, x: F.adaptive_max_pool2d(x, 3),
         "the place of the largest": lambda m, x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
         "columns of an image without a batch": lambda m, x: F.unfold(x[0], 3),

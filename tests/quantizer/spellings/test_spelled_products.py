@@ -8,6 +8,7 @@ from ratios import ratios
 from spelled import Spelling
 
 LOWER = torch.ones(5, 8, dtype=torch.bool).tril(3)
+FORM, BIAS = torch.randn(5, 3, 3, generator=torch.Generator().manual_seed(2)), torch.linspace(-1, 1, 5)
 INPUTS = tuple(torch.randn(4, 8, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 
 
@@ -32,6 +33,7 @@ class TestProducts(Spelling):
         "blocks",
         "dots of rows",
         "product of three",
+        "bilinear form",
         "attention",
     )
     written: ClassVar = {
@@ -58,6 +60,8 @@ class TestProducts(Spelling):
         "sum with a matrix by a vector": lambda m, x, y: torch.addmv(x[0, :, 0], y[0], x[0, 0]),
         "sum with products of two vectors": lambda m, x, y: torch.addr(x[0], y[0, :, 0], y[0, 0]),
         "sum with a batch of matrices": lambda m, x, y: torch.addbmm(x[0, :, :1], x, y.mT),
+        "bilinear form": lambda m, x, y: F.bilinear(x, y, FORM, BIAS) + 1,
+        "bilinear form without a bias": lambda m, x, y: F.bilinear(x[0], y[0], FORM) + 1,
         "product of three": lambda m, x, y: x.prod(-1) + y[:, :, 0],
         "product of eight": lambda m, x, y: x.prod(1, keepdim=True) + y,
     }

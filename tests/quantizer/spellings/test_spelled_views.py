@@ -51,6 +51,8 @@ VIEWS = {
     "diagonal above": lambda m, x: x.relu().diagonal(2, -1, 1),
     "detached": lambda m, x: (x.mean(1, keepdim=True).detach() - x).relu(),
     "rounded for training": lambda m, x: x + (x.round() - x).detach(),
+    "above a diagonal": lambda m, x: x.relu().triu(1) + x.triu(-9),
+    "above a diagonal of no square": lambda m, x: x.relu()[0, :, 0].triu(2) + 1,
     "rolled": lambda m, x: x.relu().roll((0, 2, -3), (1, 2, 3)),
 }
 #: Stock annotates them, and cannot lower them.

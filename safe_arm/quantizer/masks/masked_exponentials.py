@@ -1,0 +1,220 @@
+"""Mask the exponential of masked scores instead of the scores, where no softmax divides it by its sum.
+
+``exp(x.masked_fill(m, -inf))`` is 0 where a score is masked: the decays of Mamba 2 and mLSTM are written so, and a
+``logsumexp`` of all scores but those of a row with itself. The low number widens the domain of the scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.constant_values import ConstantValues
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    add_call,
+    calls,
+    replace_node,
+)
+from safe_arm.quantizer.graphs.mask_bounds import MASKED, beyond, bound_of
+from safe_arm.quantizer.masks.runtime_masks import (
+    FILLS,
+    WHERES,
+    Mask,
+    chosen_scores,
+    condition_of,
+    with_empty_rows,
+)
+
+_ATEN = torch.ops.aten
+_ADD = _ATEN.add.Tensor
+_SUB = _ATEN.sub.Tensor
+_EXP = _ATEN.exp.default
+#: Operators that take the greatest of the scores along dimensions.
+_GREATEST = (_ATEN.amax.default, _ATEN.max.dim)
+
+
+def mask_exponentials(model: GraphModule) -> None:
+    """Write an exponential of masked scores, or of their distance to a number, as 0 where a score is masked.
+
+    The exponential reads scores of which those that are masked have the least code of the others, and so does the
+    maximum that is subtracted. Scores that anything else reads are left alone, and so is a constant mask that leaves
+    a maximum nothing to take. A row that a condition of run time masks as a whole keeps what it was.
+
+    Args:
+        model: a float graph before annotation, the branches of its control flow included; changed in place.
+    """
+    for module in graph_modules(model):
+        values = ConstantValues(module)
+        for node in list(calls(module, *FILLS, *WHERES, _ADD)):
+            readers = _readers(node)
+            if readers is not None and _is_written(values, node, readers):
+                module.graph.eliminate_dead_code()
+        module.recompile()
+
+
+def _is_written(values: ConstantValues, node: Node, readers: _Readers) -> bool:
+    """Write masked scores and their exponentials, if the mask allows it, and return whether it does."""
+    scores, keep = _constant_mask(values, node)
+    if scores is not None and keep is not None:
+        if not _leaves_some(keep, node, readers.maxima):
+            return False
+        _write_by_constants(node, scores, keep, readers)
+        return True
+    mask = None if node.target == _ADD else condition_of(values, node)
+    if mask is None or mask.number == -beyond(node.meta["val"].dtype):
+        return False
+    if _rows(node, readers) is None:
+        return False
+    _write_by_condition(node, mask, readers)
+    return True
+
+
+@dataclass(frozen=True)
+class _Readers:
+    """All that reads masked scores.
+
+    Attributes:
+        exponentials: those of the scores, or of a difference of the scores and something else.
+        maxima: what takes the greatest of them.
+    """
+
+    exponentials: list[Node]
+    maxima: list[Node]
+
+
+def _readers(node: Node) -> _Readers | None:
+    """Return what reads masked scores; None if there are no exponentials, or something else."""
+    readers = _Readers([], [])
+    for reader in node.users:
+        if reader.target in _GREATEST:
+            readers.maxima.append(reader)
+        elif reader.target == _EXP:
+            readers.exponentials.append(reader)
+        elif reader.target == _SUB and reader.args[0] is node and not reader.kwargs:
+            if any(each.target != _EXP for each in reader.users):
+                return None
+            readers.exponentials.extend(reader.users)
+        else:
+            return None
+    return readers if readers.exponentials else None
+
+
+def _constant_mask(
+    values: ConstantValues, node: Node
+) -> tuple[Node | None, Tensor | None]:
+    """Return the scores below a constant mask, and which of them it keeps; nothing if there is none."""
+    if node.target == _ADD:
+        return _added(values, node)
+    mask = condition_of(values, node)
+    condition = None if mask is None else values.of(mask.node)
+    if mask is None or condition is None:
+        return None, None
+    return mask.scores, ~condition if mask.inverted else condition
+
+
+def _added(values: ConstantValues, node: Node) -> tuple[Node | None, Tensor | None]:
+    """Return the same of a mask that is added, unless it adds anything but low numbers."""
+    for scores, other in (node.args[:2], node.args[1::-1]):
+        added = values.of(other)
+        if added is None or not isinstance(scores, Node) or node.kwargs:
+            continue
+        keep = added == 0
+        if bool((keep | (added <= MASKED)).all()) and not bool(keep.all()):
+            return scores, keep
+    return None, None
+
+
+def _leaves_some(keep: Tensor, node: Node, maxima: list[Node]) -> bool:
+    """Return whether a constant mask keeps a score of each row that a maximum is taken of."""
+    keep = keep.expand(node.meta["val"].shape)
+    return all(bool(keep.any(_dims(each)).all()) for each in maxima)
+
+
+def _write_by_constants(
+    node: Node, scores: Node, keep: Tensor, readers: _Readers
+) -> None:
+    """Write scores that are limited by a constant, and exponentials times 1 or 0."""
+    value = node.meta["val"]
+    keep = keep.reshape([1] * (value.dim() - keep.dim()) + list(keep.shape))
+    write = Writer(node)
+    bound = write.constant(bound_of(keep, value.dtype), "bound_of")
+    ones = write.constant(keep.to(value.dtype), "keep_of")
+    replace_node(node, write(_ATEN.minimum.default, scores, bound))
+    for each in readers.exponentials:
+        _multiply(each, ones)
+
+
+def _rows(node: Node, readers: _Readers) -> set[int] | None:
+    """Return the dimension along which the maxima are that are subtracted; None if there are several."""
+    dims: set[int] = set()
+    for each in readers.exponentials:
+        highest = _highest(node, each)
+        if highest is not None:
+            dims.update(_dims(highest))
+    return dims if len(dims) <= 1 else None
+
+
+def _highest(node: Node, exponential: Node) -> Node | None:
+    """Return the maximum of scores that an exponential of their distance to it reads; None if it reads no such."""
+    distance = exponential.args[0]
+    if not isinstance(distance, Node) or distance.target != _SUB:
+        return None
+    highest = distance.args[1]
+    if isinstance(highest, Node) and highest.target is getitem:
+        highest = highest.args[0]
+    if not isinstance(highest, Node) or highest.target not in _GREATEST:
+        return None
+    return highest if highest.args[0] is node else None
+
+
+def _write_by_condition(node: Node, mask: Mask, readers: _Readers) -> None:
+    """Write scores that a condition of run time chooses, or else a low number, and exponentials times 1 or 0."""
+    graph = node.graph
+    scores = chosen_scores(node, node.meta["val"], mask)
+    some = scores.keep
+    with graph.inserting_before(node):
+        for dim in _rows(node, readers) or ():
+            some = with_empty_rows(graph, some, dim)
+    for each in readers.exponentials:
+        highest = _highest(node, each)
+        _multiply(each, scores.keep if highest is None else some)
+        source = each.args[0]
+        if source is node:
+            each.args = (scores.masked,)
+            continue
+        assert isinstance(source, Node)
+        subtracted = source.args[1]
+        if highest is not None:
+            with graph.inserting_before(source):
+                operands = (scores.masked, _dims(highest), _keeps_rank(highest))
+                subtracted = add_call(graph, _ATEN.amax.default, *operands)
+        source.args = (scores.masked, subtracted)
+
+
+def _dims(highest: Node) -> list[int]:
+    """Return the dimensions of a maximum, counted from the last."""
+    (source,) = highest.all_input_nodes
+    rank = source.meta["val"].dim()
+    dims: Any = (*highest.args[1:2], [])[0]
+    if isinstance(dims, int):
+        dims = [dims]
+    return [dim % rank - rank for dim in dims or range(rank)]
+
+
+def _keeps_rank(highest: Node) -> bool:
+    """Return whether the dimensions of a maximum stay."""
+    return bool((*highest.args[2:3], False)[0])
+
+
+def _multiply(exponential: Node, keep: Node) -> None:
+    """Let all that reads an exponential read its product with 1 or 0."""
+    write = Writer(exponential.next, marks=exponential)
+    product = write(_ATEN.mul.Tensor, exponential, keep)
+    exponential.replace_all_uses_with(product, lambda reader: reader is not product)

@@ -1,0 +1,73 @@
+"""What is computed of complex numbers is computed of their parts, and is one delegate with the rest."""
+
+from typing import ClassVar
+
+import torch
+from lowering import HISTOGRAM
+from ratios import ours_exactly, ratio, ratio_of_rounded_borders
+from small import Lambda, together
+from spelled import Delegated
+from stubborn import calibrated, exported, quantizer_of
+
+from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
+
+ANGLES = torch.outer(torch.arange(6.0), torch.tensor([1.0, 0.3, 0.1, 0.03]))
+POSITIONS = torch.polar(torch.ones_like(ANGLES), ANGLES)
+
+
+def complexes(x):
+    return torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+
+
+def rotary(m, x, y):
+    """As Llama's own code rotates queries and keys."""
+    positions = POSITIONS.view(1, 1, 6, 4)
+    turned = [torch.view_as_real(complexes(each.float()) * positions).flatten(3).type_as(each) for each in (x, y)]
+    return turned[0] @ turned[1].mT
+
+
+def reals(x):
+    return torch.view_as_real(x).flatten(-2)
+
+
+INPUTS = tuple(torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+#: Rotations in the order of the heads, as other codes have them.
+RULES = {
+    "rotary positions": rotary,
+    "positions in another order": lambda m, x, y: reals(
+        complexes(x.transpose(1, 2)) * POSITIONS.unsqueeze(1)
+    ).transpose(1, 2),
+    "a mask of a spectrum": lambda m, x, y: reals(complexes(x) * complexes(y)),
+    "the conjugate": lambda m, x, y: reals(complexes(x) * complexes(y).conj()),
+    "a sum of products": lambda m, x, y: reals(complexes(x) * POSITIONS + complexes(y) - complexes(x)),
+    "real factors": lambda m, x, y: reals(complexes(x) * y[..., :4] * 0.5),
+    "parts": lambda m, x, y: (lambda z: z.real + z.imag)(complexes(x) * POSITIONS),
+    "given parts": lambda m, x, y: reals(torch.complex(x, y)[..., :4] * POSITIONS),
+    "the length of a product": lambda m, x, y: (complexes(x + 2) * POSITIONS).abs(),
+    "a length and an angle": lambda m, x, y: reals(torch.polar(x.abs(), y)),
+}
+
+
+class TestComplexNumbers(Delegated):
+    step = staticmethod(write_complex_pairs)
+    inputs = INPUTS
+    written = RULES
+    lowered = ("rotary positions", "a mask of a spectrum")
+    gone = ("view_as_complex", "view_as_real")
+    kept: ClassVar = {
+        "a Fourier transform": lambda m, x, y: torch.fft.rfft(x).real + torch.fft.rfft(x).imag,
+        "a product with a Fourier transform": lambda m, x, y: reals(torch.fft.fft(x)[..., :4] * complexes(y)),
+        "twice as many bits": lambda m, x, y: reals(complexes(x.double())).float(),
+        "an angle": lambda m, x, y: complexes(x).angle(),
+        "a length of real numbers": lambda m, x, y: x.abs(),
+    }
+
+
+def test_the_rotation_is_as_near_as_rounded_borders():
+    samples = [tuple(each.roll(shift, -2) for each in INPUTS) for shift in range(4)]
+    graph = calibrated(exported(Lambda(rotary), INPUTS), quantizer_of(config=HISTOGRAM), samples)
+    assert ratio(graph, rotary, samples) > ratio_of_rounded_borders(rotary, samples) - 1
+
+
+def test_several_are_one_delegate_in_both_profiles(profile):
+    ours_exactly(together(RULES, "rotary positions", "the conjugate", "real factors"), [INPUTS], profile)
