@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
@@ -65,6 +65,19 @@ def specs_read(node: Node) -> Any:
     return annotation_of(node).input_qspec_map
 
 
+def annotated_nodes(graph: Graph) -> Iterator[tuple[Node, Any]]:
+    """Give the annotated nodes of a graph, its branches not included, each with its annotation."""
+    for node in graph.nodes:
+        annotation = annotation_of(node)
+        if annotation is not None:
+            yield node, annotation
+
+
+def specs_of(annotation: QuantizationAnnotation) -> tuple[Any, ...]:
+    """Return the specifications of what an annotated node gives and reads."""
+    return (annotation.output_qspec, *annotation.input_qspec_map.values())
+
+
 def refused_by_prepare(node: Node) -> str:
     """Return why torchao's prepare would raise on a node if it were annotated; empty if it would not."""
     if node.kwargs and _NO_KWARGS:
@@ -116,7 +129,7 @@ def shares(node: Node) -> bool:
     annotation = annotation_of(node)
     if annotation is None:
         return False
-    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
+    specs = specs_of(annotation)
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 

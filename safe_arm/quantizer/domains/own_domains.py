@@ -9,9 +9,11 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
+    annotated_nodes,
     annotation_of,
     int8_spec,
     shares,
+    spec_at,
     specs_read,
 )
 from safe_arm.core.island import op_name
@@ -22,12 +24,8 @@ _PADS = named("constant_pad_nd pad")
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
     """Return the specification that an operator's output of int8 shares with others; None if it shares none."""
-    annotation = annotation_of(node)
-    if annotation is None:
-        return None
-    if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
-        return None
-    return int8_spec(annotation.output_qspec)
+    spec = spec_at(node)
+    return int8_spec(spec) if isinstance(spec, SharedQuantizationSpec) else None
 
 
 def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> None:
@@ -40,10 +38,7 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
     """
     edge = (node.args[0], node)
     same = SharedQuantizationSpec(node)
-    for other in model.graph.nodes:
-        annotation = annotation_of(other)
-        if annotation is None:
-            continue
+    for _, annotation in annotated_nodes(model.graph):
         if _is_shared(annotation.output_qspec, edge):
             annotation.output_qspec = same
         for source, shared in annotation.input_qspec_map.items():

@@ -30,7 +30,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.domains.own_domains import is_joined
-from safe_arm.quantizer.graphs.graph_edits import moved_from
+from safe_arm.quantizer.graphs.graph_edits import is_stored, moved_from, operands_of
 from safe_arm.quantizer.graphs.mask_bounds import (
     is_bound,
     is_limited_mask,
@@ -110,9 +110,7 @@ def _is_masked(model: GraphModule, node: Node) -> bool:
         bound = node.args[2]
     else:
         return False
-    if not isinstance(bound, Node) or bound.op != "get_attr":
-        return False
-    return is_bound(attribute(model, bound.target))
+    return is_stored(bound) and is_bound(attribute(model, bound.target))
 
 
 def _is_moved_mask(value: object) -> bool:
@@ -163,17 +161,14 @@ def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
 
 def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     """Give the distance of scores to their maximum the scale of the scores, and a domain that ends at 0."""
+    source: Any
     source, maximum = node.args[:2]
-    if not isinstance(maximum, Node):
-        return
-    if maximum.target != _ATEN.amax.default:
-        return
     annotation = _annotation(node)
-    if maximum.args[0] is not source:
+    if operands_of(maximum, _ATEN.amax.default)[0] is not source:
         return
     if node.kwargs or annotation is None:
         return
-    scores = domains.get(source)  # type: ignore[arg-type]
+    scores = domains.get(source)
     if scores is None:
         if is_joined(node):
             return
@@ -193,9 +188,7 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
     if not isinstance(source, Node):
         return False
     if node.target == _ATEN.clamp.default:
-        if source.target != _ATEN.add.Tensor:
-            return False
-        return _is_moved_mask(source.args[0])
+        return _is_moved_mask(operands_of(source, _ATEN.add.Tensor)[0])
     if node.target != _ATEN.where.self:
         return False
     if _is_masked(model, node):

@@ -136,10 +136,47 @@ def readers_of(value: Node, moves: frozenset[str]) -> Iterator[Node]:
                 moved.append(reader)
 
 
+def either_way(node: Node) -> Iterator[tuple[Node, Node]]:
+    """Give the two operands of an operator in both orders, if both are computed; an alpha is no operand."""
+    left, right = node.args[:2]
+    if isinstance(left, Node) and isinstance(right, Node) and not node.kwargs:
+        yield left, right
+        yield right, left
+
+
+def is_call(value: object, target: object) -> TypeGuard[Node]:
+    """Tell whether a value is that of an operator."""
+    return isinstance(value, Node) and value.target is target
+
+
+def operands_of(value: object, target: object) -> tuple[Any, Any]:
+    """Return the first two operands of an operator, None for one that it lacks; None twice for any other value."""
+    if not is_call(value, target):
+        return None, None
+    first, second = (*value.args, None, None)[:2]
+    return first, second
+
+
+def squared(value: object) -> Node | None:
+    """Return what a product multiplies by itself; None for any other value."""
+    left, right = operands_of(value, _ATEN.mul.Tensor)
+    return left if left is right else None
+
+
+def is_stored(value: object) -> TypeGuard[Node]:
+    """Tell whether a value is read from the module, and not computed."""
+    return isinstance(value, Node) and value.op == "get_attr"
+
+
+def has_dtype(node: object, *dtypes: torch.dtype) -> TypeGuard[Node]:
+    """Tell whether a node gives a tensor of one of some dtypes."""
+    value = tensor_of(node)
+    return value is not None and value.dtype in dtypes
+
+
 def is_float32(node: object) -> TypeGuard[Node]:
     """Tell whether a node gives a tensor of floats of 32 bits."""
-    value = tensor_of(node)
-    return value is not None and value.dtype == torch.float32
+    return has_dtype(node, torch.float32)
 
 
 def add_call(
@@ -252,7 +289,7 @@ class Writer:
 
     def stored(self, node: object) -> Tensor | None:
         """Return the tensor of the graph's module that a node reads; None for any other."""
-        if not isinstance(node, Node) or node.op != "get_attr":
+        if not is_stored(node):
             return None
         value = attribute(self._node.graph.owning_module, node.target)
         return value if isinstance(value, Tensor) else None

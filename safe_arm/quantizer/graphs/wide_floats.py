@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, has_dtype
 from safe_arm.quantizer.graphs.plain_scopes import body_of, casts, write_scopes_out
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -71,8 +71,7 @@ def _is_inside(node: Node, output: Node) -> bool:
 
 
 def _is_half(node: Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.dtype in _HALVES
+    return has_dtype(node, *_HALVES)
 
 
 def _is_bound(node: Node) -> bool:

@@ -16,6 +16,8 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_call,
     calls,
+    either_way,
+    has_dtype,
     moved_from,
     tensor_of,
 )
@@ -131,11 +133,9 @@ def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
     mask = None
     if node.target in (*WHERES, *FILLS):
         mask = condition_of(values, node)
-    elif node.target == _ATEN.add.Tensor and not node.kwargs:
+    elif node.target == _ATEN.add.Tensor:
         mask = _added(values, node)
-    if mask is None:
-        return None
-    if values.of(mask.node) is not None:
+    if mask is None or values.of(mask.node) is not None:
         return None
     return mask
 
@@ -153,22 +153,14 @@ def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     highest = values.highest(number)
     if highest is None or not highest <= MASKED:
         return None
-    if not isinstance(kept, Node) or not isinstance(condition, Node):
-        return None
-    value = tensor_of(condition)
-    if value is None:
-        return None
-    if value.dtype != torch.bool:
+    if not isinstance(kept, Node) or not has_dtype(condition, torch.bool):
         return None
     return Mask(kept, condition, True, inverted, highest)
 
 
 def _added(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask that is added."""
-    left, right = node.args[:2]
-    for scores, mask in ((left, right), (right, left)):
-        if not isinstance(scores, Node) or not isinstance(mask, Node):
-            continue
+    for scores, mask in either_way(node):
         if is_additive(values, mask, scores):
             return Mask(scores, mask)
     return None

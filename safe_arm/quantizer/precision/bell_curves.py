@@ -9,10 +9,14 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, rewrite
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    rewrite,
+    squared,
+)
 from safe_arm.quantizer.precision.exact_products import is_exact_sum
 from safe_arm.quantizer.precision.sums_of_squares import number_for, write_products
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _EXPONENTIAL = _ATEN.exp.default
@@ -47,12 +51,12 @@ def _write(curve: Node) -> bool:
     write_products(value)
     if is_exact_sum(value) and has_negation:
         exponent = write(_PRODUCT, value, number_for(write, value, factor, "width"))
-    elif is_call(value, _PRODUCT) and value.args[0] is value.args[1]:
-        root = value.all_input_nodes[0]
+    else:
+        root = squared(value)
+        if root is None:
+            return False
         scaled = _multiple(write, root, factor)
         exponent = write(_PRODUCT, scaled, root)
-    else:
-        return False
     curve.args = (exponent,)
     return True
 

@@ -20,7 +20,7 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_call, operands_of
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     INT32,
@@ -28,12 +28,7 @@ from safe_arm.quantizer.precision.exact_products import (
     product_spec,
     terms_of,
 )
-from safe_arm.quantizer.precision.two_steps import (
-    fixed_spec,
-    is_call,
-    is_difference,
-    is_of_int8,
-)
+from safe_arm.quantizer.precision.two_steps import fixed_spec, is_difference, is_of_int8
 
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
@@ -128,16 +123,16 @@ def _mean_of(difference: Node) -> Mean | None:
     while op_name(scaled) in RESHAPES:
         views.insert(0, scaled)
         scaled = scaled.args[0]
-    if not is_call(scaled, _PRODUCT) or not is_call(scaled.args[0], _SUM):
+    total, factor = operands_of(scaled, _PRODUCT)
+    if not is_call(total, _SUM):
         return None
-    total = scaled.args[0]
     for each in (total, scaled, *views):
         if each is not subtrahend and len(each.users) != 1:
             return None
         if not is_of_int8(each):
             return None
     terms = terms_of(total)
-    share = Writer(scaled).number(scaled.args[1])
+    share = Writer(scaled).number(factor)
     if share is None or abs(share * terms - 1) > _ROUNDED:
         return None
     if terms * CODE**2 > INT32.max:

@@ -21,6 +21,7 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
     plain_spec,
+    spec_at,
     specs_read,
 )
 from safe_arm.core.island import op_name
@@ -147,10 +148,7 @@ def _size(node: Node) -> int:
 
 def _is_of_int8(node: Node) -> bool:
     """Tell whether one of stock's observers, and not one for training, gives a value its 8 bits."""
-    annotation = annotation_of(node)
-    if annotation is None:
-        return False
-    spec = int8_spec(annotation.output_qspec)
+    spec = int8_spec(spec_at(node))
     return spec is not None and is_calibrated(spec)
 
 

@@ -22,7 +22,7 @@ from safe_arm._compat.annotations import (
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.graphs.graph_edits import MOVES, calls
+from safe_arm.quantizer.graphs.graph_edits import MOVES, calls, is_stored, operands_of
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
@@ -91,10 +91,10 @@ def keep_scores_fine(model: GraphModule) -> None:
 
 def _chain_of(model: GraphModule, distance: Node) -> list[Node] | None:
     """Return what scores are computed with whose distance to their maximum an exponential reads, the matmul first."""
+    scores: Any
+    maximum: Any
     scores, maximum = distance.args[:2]
-    if not isinstance(scores, Node) or not isinstance(maximum, Node):
-        return None
-    if maximum.target is not _MAXIMUM or maximum.args[0] is not scores:
+    if operands_of(maximum, _MAXIMUM)[0] is not scores:
         return None
     if set(scores.users) != {maximum, distance} or len(maximum.users) != 1:
         return None
@@ -126,7 +126,7 @@ def _keeps_scores(model: GraphModule, node: Node) -> bool:
     if node.target not in (_PRODUCT, _MASK):
         return False
     other = node.args[1]
-    if not isinstance(other, Node) or other.op != "get_attr":
+    if not is_stored(other):
         return False
     value = attribute(model, other.target)
     if node.target is _PRODUCT:

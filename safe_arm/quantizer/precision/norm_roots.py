@@ -21,6 +21,7 @@ from safe_arm._compat.annotations import (
     ScaleAndZero,
     annotation_of,
     int8_spec,
+    spec_at,
     specs_read,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
@@ -28,7 +29,10 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_call,
+    operands_of,
     rewrite,
+    squared,
     static_sizes,
     tensor_of,
 )
@@ -59,7 +63,6 @@ from safe_arm.quantizer.precision.two_steps import (
     affine_spec,
     give_spec,
     is_broadcast,
-    is_call,
     is_difference,
     is_of_int8,
     keep_fine,
@@ -175,13 +178,10 @@ def _unshaped(value: object) -> object:
 
 def _squared(square: object) -> Node | None:
     """Return what a value is the square of; None if it is none."""
-    if not isinstance(square, Node) or square.kwargs:
-        return None
-    value, other = (*square.args, None)[:2]
-    is_square = square.target is _PRODUCT and value is other
-    if not is_square and (square.target is not _POWER or other != 2):
-        return None
-    return value if isinstance(value, Node) else None
+    value, exponent = operands_of(square, _POWER)
+    if exponent == 2:
+        return value
+    return squared(square)
 
 
 def _write_plainly(root: Node, found: MeanSquare) -> bool:
@@ -252,13 +252,12 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
 
 def _is_read_as_given(value: Node, reader: Node) -> bool:
     """Tell whether a node reads a value in the domain that the value has."""
-    annotation = annotation_of(value)
-    spec = specs_read(reader).get(value)
-    if annotation is None or annotation.output_qspec is None or spec is None:
-        return False
+    given = spec_at(value)
     if is_int8(value, reader):
-        return int8_spec(annotation.output_qspec) is not None
-    return isinstance(spec, DerivedQuantizationSpec) and annotation.output_qspec is spec
+        return int8_spec(given) is not None
+    return isinstance(given, DerivedQuantizationSpec) and given is spec_at(
+        (value, reader)
+    )
 
 
 def _may_be_exact(root: TwoSteps) -> bool:

@@ -15,9 +15,11 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_call,
     is_float32,
     lower_bound,
     replace_node,
+    squared,
     static_sizes,
     tensor_of,
 )
@@ -28,7 +30,6 @@ from safe_arm.quantizer.precision.exact_products import (
     is_exact_sum,
     is_int8,
 )
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
@@ -88,11 +89,9 @@ def write_products(value: object) -> None:
 
 def _square_reshaped(reshape: Node) -> None:
     """Square what is reshaped instead of reshaping what is squared."""
-    square = reshape.args[0]
-    if not is_call(square, _PRODUCT) or len(reshape.users) != 1:
-        return
-    source = square.args[0]
-    if source is not square.args[1] or len(square.users) != 1:
+    square: Any = reshape.args[0]
+    source = squared(square)
+    if source is None or len(reshape.users) != 1 or len(square.users) != 1:
         return
     target: Any = reshape.target
     moved = Writer(reshape)(target, source, *reshape.args[1:])
@@ -155,7 +154,7 @@ def squares_added(value: object) -> list[Node]:
             return []
         if is_call(term, _ADDITION) and not term.kwargs:
             waiting += term.args[:2]
-        elif is_call(term, _PRODUCT) and term.args[0] is term.args[1]:
+        elif squared(term) is not None:
             squares.append(term)
         else:
             return []

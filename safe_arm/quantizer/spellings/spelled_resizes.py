@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_static, tensor_of
 
 _ATEN = torch.ops.aten
 _OF_CENTRES = (
@@ -90,7 +90,7 @@ def _nearest_of_centres(
     """Write a resize by the nearest centre as one by the nearest corner; None where they take other values."""
     value = tensor_of(x)
     assert value is not None
-    if not _has_numbers(value):
+    if not is_static(value):
         return None
     by_corners = _ATEN.upsample_nearest2d.vec
     is_image = value.dim() == _IMAGE
@@ -117,7 +117,7 @@ def _by_matrices(
     """Write a resize of rows and columns as two linear layers, whose weights are resized unit matrices."""
     value = tensor_of(x)
     assert value is not None
-    if not _has_numbers(value) or max(value.shape) > _LONGEST:
+    if not is_static(value) or max(value.shape) > _LONGEST:
         return None
 
     def resized(image: Tensor, place: int) -> Tensor:
@@ -140,11 +140,6 @@ def _by_matrices(
     turned = write(_TRANSPOSE, wider, -1, -2)
     higher = write(_LINEAR, turned, rows)
     return write(_TRANSPOSE, higher, -1, -2)
-
-
-def _has_numbers(value: Tensor) -> bool:
-    """Return whether no size is dynamic."""
-    return all(isinstance(size, int) for size in value.shape)
 
 
 RESIZES = {

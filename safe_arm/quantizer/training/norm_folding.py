@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
@@ -12,7 +11,7 @@ from torch.fx import GraphModule, Node
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import CONV_LIKE, op_name
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_stored, replace_node
 from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
@@ -78,21 +77,16 @@ def _readers(layer: Node) -> set[Node]:
     """Return the operators that read the stored weights or bias of a layer."""
     readers: set[Node] = set()
     for parameter in layer.args[1:3]:
-        if _is_stored(parameter):
+        if is_stored(parameter):
             for read in layer.graph.find_nodes(op="get_attr", target=parameter.target):
                 readers.update(read.users)
     return readers
 
 
-def _is_stored(argument: object) -> TypeGuard[Node]:
-    """Return whether an argument is a tensor of the module, not a computed one."""
-    return isinstance(argument, Node) and argument.op == "get_attr"
-
-
 def _has_statistics(norm: Node) -> bool:
     """Return whether mean and variance are stored, and weights and bias too unless there are none."""
     parameters = [each for each in norm.args[1:3] if each is not None]
-    return all(map(_is_stored, (*parameters, *norm.args[3:5])))
+    return all(map(is_stored, (*parameters, *norm.args[3:5])))
 
 
 def _foldable(norm: Node) -> bool:
@@ -104,7 +98,7 @@ def _foldable(norm: Node) -> bool:
     if not _has_statistics(norm):
         return False
     for parameter in layer.args[1:3]:
-        if isinstance(parameter, Node) and not _is_stored(parameter):
+        if isinstance(parameter, Node) and not is_stored(parameter):
             return False
     if _transposed_in_groups(layer):
         return False
@@ -141,7 +135,7 @@ def _transposed_in_groups(layer: Node) -> bool:
 def _give_own_parameters(layer: Node, model: GraphModule) -> None:
     """Copy the weights and the bias of a layer that others read too."""
     for parameter in layer.args[1:3]:
-        if _is_stored(parameter):
+        if is_stored(parameter):
             give_own_copy(model, parameter, layer, layer)
 
 

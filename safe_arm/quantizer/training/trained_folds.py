@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import annotation_of
+from safe_arm._compat.annotations import annotated_nodes
 from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.quantizer.graphs.graph_edits import add_call, calls, replace_node
-from safe_arm.quantizer.precision.two_steps import is_call
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    calls,
+    operands_of,
+    replace_node,
+)
 from safe_arm.quantizer.training.norm_folding import in_double
 from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
 
@@ -107,10 +112,7 @@ def _shape(rank: int, dim: int) -> list[int]:
 
 def _follow(model: GraphModule, moved: dict[EdgeOrNode, EdgeOrNode]) -> None:
     """Let the annotations of a graph name the edges that there are now."""
-    for node in model.graph.nodes:
-        annotation = annotation_of(node)
-        if annotation is None:
-            continue
+    for node, annotation in annotated_nodes(model.graph):
         specs = {}
         for source, spec in annotation.input_qspec_map.items():
             if isinstance(spec, DerivedQuantizationSpec):
@@ -141,26 +143,15 @@ class _Fold:
 
 
 def _fold_of(norm: Node) -> _Fold | None:
-    added = norm.args[0]
-    if not is_call(added, _ATEN.add.Tensor):
-        return None
-    divided, across = added.args[:2]
-    if not is_call(divided, _ATEN.div.Tensor) or not is_call(
-        across, _ATEN.view.default
-    ):
-        return None
-    layer, bias = divided.args[0], across.args[0]
-    if not isinstance(layer, Node) or not isinstance(bias, Node):
-        return None
-    if len(layer.args) < 3:
+    divided, across = operands_of(norm.args[0], _ATEN.add.Tensor)
+    layer, _ = operands_of(divided, _ATEN.div.Tensor)
+    bias, _ = operands_of(across, _ATEN.view.default)
+    if layer is None or bias is None or len(layer.args) < 3:
         return None
     scaled, zeros = map(_unrounded, layer.args[1:3])
-    if not is_call(scaled, _ATEN.mul.Tensor):
-        return None
-    if not is_call(zeros, _ATEN.zeros_like.default):
-        return None
-    weight = scaled.args[0]
-    if not isinstance(weight, Node) or zeros.args[0] is not bias:
+    weight, _ = operands_of(scaled, _ATEN.mul.Tensor)
+    of_zeros, _ = operands_of(zeros, _ATEN.zeros_like.default)
+    if weight is None or of_zeros is not bias:
         return None
     for stored in (weight, bias, *norm.all_input_nodes[1:]):
         if stored.op != "get_attr":
@@ -168,11 +159,12 @@ def _fold_of(norm: Node) -> _Fold | None:
     return _Fold(norm, layer, scaled, zeros, weight, bias)
 
 
-def _unrounded(node: object) -> object:
+def _unrounded(node: Node) -> Any:
     """Return the value that a pair of quantisers rounds; any other value as it is."""
-    while isinstance(node, Node) and "quantize" in str(node.target):
-        node = node.args[0]
-    return node
+    value: Any = node
+    while isinstance(value, Node) and "quantize" in str(value.target):
+        value = value.args[0]
+    return value
 
 
 def _fold(model: GraphModule, fold: _Fold) -> None:
