@@ -40,7 +40,13 @@ from safe_arm.quantizer.domains.saturated_domains import end_where_readers_satur
 from safe_arm.quantizer.domains.thresholds import round_thresholds
 from safe_arm.quantizer.graphs.graph_edits import replace_node, static_sizes
 from safe_arm.quantizer.graphs.own_names import own_name
-from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    least_known,
+    shown,
+    value_of,
+)
 from safe_arm.quantizer.training.trained_domains import cover_each_value
 from safe_arm.quantizer.training.trained_weights import follow_weights
 
@@ -238,13 +244,9 @@ def _copies_of_buffers(
 
 def _has_range(observer: Observer) -> bool | None:
     """Tell whether an observer has a range; None if it keeps none."""
-    observer = getattr(observer, "activation_post_process", observer)
     # A domain that is parted from a join's has its range.
-    observer = getattr(observer, "shared", observer)
-    low = getattr(observer, "min_val", None)
-    if not isinstance(low, torch.Tensor):
-        return None
-    return not bool(low.isposinf().all())
+    low = least_known(getattr(observer, "shared", observer))
+    return None if low is None else not bool(low.isposinf().all())
 
 
 def _not_a_number(observer: Observer) -> str:

@@ -35,6 +35,7 @@ from safe_arm.quantizer.graphs.mask_bounds import (
     is_bound,
     is_limited_mask,
 )
+from safe_arm.quantizer.precision.two_steps import fixed_spec
 
 _ATEN = torch.ops.aten
 Edge = tuple[Node, Node]
@@ -244,23 +245,10 @@ def _follow(
 
 
 def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
-    low = spec.quant_min
-    high = spec.quant_max
-    assert low is not None
-    assert high is not None
-    steps = high
-    zero_point = 0
+    fixed = replace(fixed_spec(spec, 1.0), qscheme=spec.qscheme)
     if spec.dtype == torch.int8:
-        steps = high - low
-        zero_point = low
-    return FixedQParamsQuantizationSpec(
-        dtype=spec.dtype,
-        scale=1 / steps,
-        zero_point=zero_point,
-        quant_min=low,
-        quant_max=high,
-        qscheme=spec.qscheme,
-    )
+        return fixed
+    return replace(fixed, scale=1 / fixed.quant_max, zero_point=0)  # type: ignore[operator]
 
 
 def _limit(node: Node) -> None:

@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.attributes import attribute
 from safe_arm.core.control_flow import CONDITION, LOOP, branch_reads, branches_of
 from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
     calls,
     is_branch,
     is_float32,
@@ -65,10 +66,7 @@ def _hand_over(read: Node, node: Node, name: str) -> Node:
     assert model is not None
     value = attribute(read.graph.owning_module, read.target)
     set_attribute(model, name, value)
-    with node.graph.inserting_before(node):
-        outside = node.graph.get_attr(name)
-    outside.meta = dict(read.meta)
-    return outside
+    return Writer(node).read(name, read)
 
 
 def _take_in(read: Node, outside: Node, branches: Iterable[GraphModule]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from safe_arm.core.attributes import attribute
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.graph_edits import rewrite_nodes
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
     written_buffers,
@@ -127,7 +129,7 @@ class ConstantValues:
 
 def rewrite_with_constants(
     model: GraphModule,
-    rewrite: Callable[[Node, ConstantValues], bool],
+    rewrite: Callable[..., bool],
     *,
     of_parameters: bool = False,
 ) -> None:
@@ -140,13 +142,7 @@ def rewrite_with_constants(
     """
     for module in graph_modules(model):
         values = ConstantValues(module, of_parameters=of_parameters)
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if rewrite(node, values):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+        rewrite_nodes(module, partial(rewrite, values=values))
 
 
 def number_of(constant: Tensor | None) -> float | None:

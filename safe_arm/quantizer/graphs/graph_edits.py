@@ -119,6 +119,22 @@ def rewrite_all(
         rewrite(module, write, *targets)
 
 
+def rewrite_nodes(model: GraphModule, write: Callable[[Node], bool]) -> None:
+    """Write operators of a graph with others.
+
+    Args:
+        model: a float graph, its branches not included; changed in place.
+        write: writes one operator, and tells whether it did.
+    """
+    is_changed = False
+    for node in list(model.graph.nodes):
+        if write(node):
+            is_changed = True
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
 def replace_node(node: Node, written: Node) -> None:
     """Let all that reads a node read another, and erase it."""
     node.replace_all_uses_with(written)
@@ -280,11 +296,11 @@ class Writer:
         with self._node.graph.inserting_before(self._node):
             return add_constant(model, f"{name}_{self._node.name}", value, like)
 
-    def stored_again(self, node: Node) -> Node:
-        """Read what another node reads of the graph's module."""
+    def read(self, name: object, marks: Node) -> Node:
+        """Read a tensor of the graph's module, with the marks and the value of another node."""
         with self._node.graph.inserting_before(self._node):
-            read = self._node.graph.get_attr(str(node.target))
-        read.meta = {**node.meta}
+            read = self._node.graph.get_attr(str(name))
+        read.meta = {**marks.meta}
         return read
 
     def stored(self, node: object) -> Tensor | None:

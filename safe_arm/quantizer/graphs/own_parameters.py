@@ -6,6 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.graphs.own_names import write_name
 
 
@@ -29,9 +30,7 @@ def give_own_copy(
     if isinstance(tensor, torch.nn.Parameter):
         copy = torch.nn.Parameter(copy, tensor.requires_grad)
     set_attribute(model, name, copy)
-    with model.graph.inserting_before(reader):
-        copied = model.graph.get_attr(name)
-    copied.meta.update(read.meta)
+    copied = Writer(reader).read(name, read)
     write_name(copied, str(read.target))
     reader.replace_input_with(read, copied)
 

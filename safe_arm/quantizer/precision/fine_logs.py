@@ -130,7 +130,7 @@ def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
         of_root, _ = operands_of(twice, _PRODUCT)
         if not _is_log(correction) or not is_call(of_root, correction.target):
             continue
-        unit = correction.args[0]
+        unit: Any = correction.args[0]
         root: Any = of_root.args[0]
         scaled, rough = operands_of(unit, _PRODUCT)
         argument, _ = operands_of(scaled, _PRODUCT)

@@ -139,7 +139,7 @@ def _stored_once(write: Writer, weight: Node, value: Tensor, form: str) -> Node:
         name = str(weight.target)
     for node in weight.graph.find_nodes(op="get_attr"):
         if own_name(node) == name and str(node.target).startswith(f"{form}_"):
-            return write.stored_again(node)
+            return write.read(node.target, node)
     constant = write.constant(value, form)
     write_name(constant, name)
     return constant

@@ -21,6 +21,7 @@ from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrN
 from safe_arm._compat.annotations import annotated_nodes
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
     add_call,
     calls,
     operands_of,
@@ -184,8 +185,5 @@ def _fold(model: GraphModule, fold: _Fold) -> None:
         dtype = attribute(model, own.target).dtype
         name = f"folded_{own.name}_{layer.name}"
         set_attribute(model, name, Parameter(value.to(dtype), requires_grad=False))
-        with model.graph.inserting_before(node):
-            folded = model.graph.get_attr(name)
-        folded.meta = {**own.meta}
-        node.replace_all_uses_with(folded)
+        node.replace_all_uses_with(Writer(node).read(name, own))
     replace_node(norm, layer)

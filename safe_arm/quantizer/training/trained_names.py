@@ -136,9 +136,13 @@ def _rename(
         return
     set_attribute(model, name, tensor)
     node.target = name
-    others = model.graph.find_nodes(op="get_attr", target=numbered)
-    if not list(others):
-        delattr(model, str(numbered))
+    _forget_unread(model, str(numbered))
+
+
+def _forget_unread(model: GraphModule, name: str) -> None:
+    """Remove a tensor that no node reads."""
+    if not list(model.graph.find_nodes(op="get_attr", target=name)):
+        delattr(model, name)
 
 
 def _read_in_its_shape(
@@ -162,8 +166,7 @@ def _read_in_its_shape(
     read.meta = {**node.meta, "val": read.meta["val"]}
     view.meta = {**reader.meta, "val": view.meta["val"]}
     replace_node(node, view)
-    if not list(model.graph.find_nodes(op="get_attr", target=numbered)):
-        delattr(model, str(numbered))
+    _forget_unread(model, str(numbered))
     return True
 
 
