@@ -133,6 +133,11 @@ def shares(node: Node) -> bool:
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
+def shares_place(spec: object, place: object) -> bool:
+    """Tell whether a specification refers to a place."""
+    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == place
+
+
 def plain_spec(spec: object) -> QuantizationSpec | None:
     """Return the specification that one refers to in the end, or is; None if that is no plain one."""
     return place_of(spec)[1]

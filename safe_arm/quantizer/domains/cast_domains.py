@@ -24,6 +24,7 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.island import activation_bounds, call_functions, op_name
 from safe_arm.core.operators import VIEWS, named
+from safe_arm.quantizer.graphs.graph_edits import moved_from
 
 _PADS = named("constant_pad_nd pad")
 
@@ -70,9 +71,7 @@ def _needs_own_domain(node: Node) -> bool:
 
 def _counts(value: Node) -> bool:
     """Tell whether a value is an integer that was cast, or a view of one."""
-    while op_name(value) in VIEWS:
-        value = value.all_input_nodes[0]
-    return _is_of_cast(spec_at(value))
+    return _is_of_cast(spec_at(moved_from(value, VIEWS)))
 
 
 def _is_of_cast(spec: object) -> bool:

@@ -13,6 +13,7 @@ from safe_arm._compat.annotations import (
     annotation_of,
     int8_spec,
     shares,
+    shares_place,
     spec_at,
     specs_read,
 )
@@ -39,10 +40,10 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
     edge = (node.args[0], node)
     same = SharedQuantizationSpec(node)
     for _, annotation in annotated_nodes(model.graph):
-        if _is_shared(annotation.output_qspec, edge):
+        if shares_place(annotation.output_qspec, edge):
             annotation.output_qspec = same
         for source, shared in annotation.input_qspec_map.items():
-            if _is_shared(shared, edge):
+            if shares_place(shared, edge):
                 annotation.input_qspec_map[source] = same
     annotation_of(node).output_qspec = spec
 
@@ -66,7 +67,3 @@ def is_joined(value: Node) -> bool:
 def _fills(reader: Node) -> bool:
     """Tell whether an operator adds a number to the values that it moves that may lie outside their domain."""
     return op_name(reader) in _PADS and any(reader.args[2:])
-
-
-def _is_shared(spec: object, edge: object) -> bool:
-    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge

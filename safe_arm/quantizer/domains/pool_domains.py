@@ -10,6 +10,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
+from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -18,7 +19,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     pair,
     tensor_of,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default

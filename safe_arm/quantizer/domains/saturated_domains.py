@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import op_name
+from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.graphs.graph_edits import readers_of
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.stand_ins import (
     Limiter,
     Observer,

@@ -74,9 +74,9 @@ def lower_bound(clamp: Node) -> float | None:
     return float(low) if is_lone else None  # type: ignore[arg-type]
 
 
-def moved_from(node: Node) -> Node:
-    """Return the value whose elements a node shows, all or some, in this order or another."""
-    while op_name(node) in MOVES:
+def moved_from(node: Node, moves: frozenset[str] = MOVES) -> Node:
+    """Return the value whose elements a node shows: all or some, in this order or another, or as some moves do."""
+    while op_name(node) in moves:
         source = node.all_input_nodes[0]
         node = source
     return node

@@ -86,16 +86,3 @@ def _is_view(node: Node) -> bool:
     if node.target is operator.getitem:
         return _is_view(first)
     return may_alias(node)
-
-
-def arguments_by_name(node: Node) -> dict[str, Any]:
-    """Return the arguments of an operator by the names in its schema, defaults included."""
-    arguments = {}
-    for index, parameter in enumerate(schema_of(node).arguments):
-        if index < len(node.args):
-            arguments[parameter.name] = node.args[index]
-        elif parameter.name in node.kwargs:
-            arguments[parameter.name] = node.kwargs[parameter.name]
-        elif parameter.has_default_value():
-            arguments[parameter.name] = parameter.default_value
-    return arguments

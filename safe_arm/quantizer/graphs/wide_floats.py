@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 from safe_arm.core.attributes import attribute
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, has_dtype
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.graphs.plain_scopes import body_of, casts, write_scopes_out
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -79,10 +80,9 @@ def _is_bound(node: Node) -> bool:
     body = body_of(node)
     if body is not None:
         return any(map(_is_bound, call_functions(body)))
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return isinstance(node.target, HigherOrderOperator)
-    return bool(schema.is_mutable) and any(map(_is_half, node.all_input_nodes))
+    if isinstance(node.target, HigherOrderOperator):
+        return True
+    return is_mutable(node) and any(map(_is_half, node.all_input_nodes))
 
 
 def _widen(model: GraphModule, read: Node) -> None:

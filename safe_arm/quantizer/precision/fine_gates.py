@@ -21,6 +21,7 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
     plain_spec,
+    shares_place,
     spec_at,
     specs_read,
 )
@@ -202,17 +203,13 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
     for reader in node.users:
         specs = getattr(annotation_of(reader), "input_qspec_map", {})
-        if _is_shared(specs.get(node), node):
+        if shares_place(specs.get(node), node):
             specs[node] = narrow
 
 
 def _goes_on(node: Node, cells: Container[Node]) -> bool:
     """Tell whether anything else of a cell than a layer reads a value."""
     return any(reader in cells and reader.target is not _LAYER for reader in node.users)
-
-
-def _is_shared(spec: object, node: Node) -> bool:
-    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node is node
 
 
 def _widened(spec: QuantizationSpec) -> QuantizationSpec:

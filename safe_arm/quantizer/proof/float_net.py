@@ -16,12 +16,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.errors import UsageError
-from safe_arm.core.island import call_functions
+from safe_arm.core.island import arguments_by_name, call_functions
 from safe_arm.quantizer.annotation.hold_out import copy_of
-from safe_arm.quantizer.graphs.operator_schemas import (
-    arguments_by_name,
-    written_buffers,
-)
+from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 
 
 def copy_with_own_state(model: GraphModule) -> GraphModule:

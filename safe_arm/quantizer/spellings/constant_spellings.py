@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     rewrite_with_constants,
@@ -17,7 +18,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     static_sizes,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.constant_bounds import BOUNDS
 from safe_arm.quantizer.spellings.mixed_constants import MIXED

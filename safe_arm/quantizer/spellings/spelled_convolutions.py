@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Node
-from torch.nn import Parameter
 
 from safe_arm.quantizer.graphs.graph_edits import Writer, pair, tensor_of
 from safe_arm.quantizer.graphs.own_names import own_name, write_name
+from safe_arm.quantizer.graphs.own_parameters import stored_like
 
 _ATEN = torch.ops.aten
 
@@ -126,9 +126,7 @@ def _of_a_row(write: Writer, weight: Node) -> Node:
     kernel = write.stored(weight)
     if kernel is None:
         return write(_ATEN.unsqueeze.default, weight, 2)
-    row = kernel.detach().unsqueeze(2)
-    if isinstance(kernel, Parameter):
-        row = Parameter(row, kernel.requires_grad)
+    row = stored_like(kernel, kernel.detach().unsqueeze(2))
     return _stored_once(write, weight, row, "row")
 
 
@@ -148,9 +146,7 @@ def _stored_once(write: Writer, weight: Node, value: Tensor, form: str) -> Node:
 def _turned(kernel: Tensor) -> Tensor:
     """Return the weights of a transposed convolution of each channel as those of one that is not transposed."""
     turned = kernel.detach().flip(-2, -1).flatten(0, 1).unsqueeze(1)
-    if isinstance(kernel, Parameter):
-        return Parameter(turned, kernel.requires_grad)
-    return turned
+    return stored_like(kernel, turned)
 
 
 def spread(x: Tensor, stride: list[int], trailing: list[int]) -> Tensor | None:

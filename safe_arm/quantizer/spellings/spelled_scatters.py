@@ -47,8 +47,6 @@ def _scatter_add(
     write: Writer, values: ConstantValues, x: Node, dim: int, index: Node, source: Node
 ) -> Node | None:
     summed = _scattered(write, values, x, dim, index, source, is_mean=False)
-    if summed is None:
-        return None
     return _added(write, values, x, summed)
 
 

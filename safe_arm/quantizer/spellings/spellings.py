@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, rewrite_nodes
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spellings.spelled_arithmetic import (

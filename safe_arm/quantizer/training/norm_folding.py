@@ -10,9 +10,8 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.batch_norms import NORMS, stock_folds
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import CONV_LIKE, op_name
+from safe_arm.core.island import CONV_LIKE, arguments_by_name, op_name
 from safe_arm.quantizer.graphs.graph_edits import Writer, is_stored, replace_node
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
 
@@ -141,11 +140,8 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
 
 def spell_out(norm: Node, model: GraphModule) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
-    eps = float(norm.args[7])  # type: ignore[arg-type]
-    gamma, beta, mean, variance = norm.args[1:5]
-    spread = in_double(model, variance) + eps
-    scale = in_double(model, gamma, 1.0) / spread.sqrt()
-    shift = in_double(model, beta) - in_double(model, mean) * scale
+    scale, mean, beta = norm_in_double(model, norm)
+    shift = beta - mean * scale
     fake = norm.meta["val"]
     write = Writer(norm)
     value = norm.all_input_nodes[0]
@@ -156,6 +152,17 @@ def spell_out(norm: Node, model: GraphModule) -> None:
         constant = numbers.to(fake.dtype).view(-1, *(1,) * (fake.dim() - 2))
         value = write(operator, value, write.constant(constant, name))
     replace_node(norm, value)
+
+
+def norm_in_double(
+    model: GraphModule, norm: Node
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what a norm multiplies by, what it subtracts before and what it adds behind, in double precision."""
+    eps = float(norm.args[7])  # type: ignore[arg-type]
+    gamma, beta, mean, variance = norm.args[1:5]
+    spread = in_double(model, variance) + eps
+    scale = in_double(model, gamma, 1.0) / spread.sqrt()
+    return scale, in_double(model, mean), in_double(model, beta)
 
 
 def in_double(model: GraphModule, node: object, otherwise: float = 0.0) -> torch.Tensor:

@@ -27,7 +27,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     operands_of,
     replace_node,
 )
-from safe_arm.quantizer.training.norm_folding import in_double
+from safe_arm.quantizer.training.norm_folding import in_double, norm_in_double
 from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
 
 _ATEN = torch.ops.aten
@@ -170,14 +170,10 @@ def _unrounded(node: Node) -> Any:
 
 def _fold(model: GraphModule, fold: _Fold) -> None:
     norm, layer = fold.norm, fold.layer
-    gamma, beta, mean, variance = norm.args[1:5]
-    eps = float(norm.args[7])  # type: ignore[arg-type]
-    spread = in_double(model, variance) + eps
-    factor = in_double(model, gamma, 1.0) / spread.sqrt()
+    factor, mean, beta = norm_in_double(model, norm)
     shape = _shape(layer.meta["val"].dim(), output_dim(layer))
     weight = in_double(model, fold.weight) * factor.view(shape)
-    bias = (in_double(model, fold.bias) - in_double(model, mean)) * factor
-    bias = bias + in_double(model, beta)
+    bias = (in_double(model, fold.bias) - mean) * factor + beta
     for node, own, value in (
         (fold.scaled, fold.weight, weight),
         (fold.zeros, fold.bias, bias),

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.attributes import attribute
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -28,7 +28,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     is_float32,
     replace_node,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
 from safe_arm.quantizer.training.trained_names import COUNTER
 
