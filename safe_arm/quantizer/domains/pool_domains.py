@@ -119,8 +119,7 @@ def _insert_step(pool: Node, kernel: list[int], spec: QuantizationSpec) -> None:
 def _convolve(pool: Node, kernel: list[int], stride: list[int]) -> None:
     """Make a convolution of a pool, under the pool's name."""
     source = pool.all_input_nodes[0]
-    like = tensor_of(source)
-    assert like is not None
+    like = source.meta["val"]
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)

@@ -196,7 +196,9 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
     narrow = plain_spec(annotation.output_qspec)
     if narrow is None or node.target in _GATES:
         return
-    if not _goes_on(node, cells):
+    if not any(
+        reader in cells and reader.target is not _LAYER for reader in node.users
+    ):
         return
     annotation.output_qspec = _widened(narrow)
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
@@ -205,11 +207,6 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
         specs = getattr(annotation_of(reader), "input_qspec_map", {})
         if shares_place(specs.get(node), node):
             specs[node] = narrow
-
-
-def _goes_on(node: Node, cells: Container[Node]) -> bool:
-    """Tell whether anything else of a cell than a layer reads a value."""
-    return any(reader in cells and reader.target is not _LAYER for reader in node.users)
 
 
 def _widened(spec: QuantizationSpec) -> QuantizationSpec:

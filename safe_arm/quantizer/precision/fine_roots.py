@@ -70,11 +70,12 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(model, fine_roots(model), _annotate, _multiplies_no_differences)
-
-
-def _multiplies_no_differences(found: TwoSteps) -> bool:
-    return not found.multiplies_differences
+    keep_fine(
+        model,
+        fine_roots(model),
+        _annotate,
+        lambda found: not found.multiplies_differences,
+    )
 
 
 def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:

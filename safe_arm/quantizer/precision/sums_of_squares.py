@@ -21,7 +21,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     squared,
     static_sizes,
-    tensor_of,
 )
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
@@ -175,16 +174,12 @@ def _additions(total: Node) -> list[Node]:
     return additions
 
 
-def _add_behind_squares(total: Node) -> None:
-    """Add squares behind all of them: each addition has the scale of the largest, which has to be observed before."""
-    if squares_added(total):
-        for addition in reversed(_additions(total)[1:]):
-            total.prepend(addition)
-
-
 def positive_sum(write: Writer, form: NearSum) -> Node | None:
     """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
-    _add_behind_squares(form.total)
+    if squares_added(form.total):
+        # Each addition has the scale of the largest square, which has to be observed before.
+        for addition in reversed(_additions(form.total)[1:]):
+            form.total.prepend(addition)
     offset, least = form.offset / form.factor, form.least / form.factor
     if offset == 0:
         bound = number_for(write, form.total, max(least, _LEAST), "least")
@@ -242,8 +237,7 @@ def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
 
 def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
     """Store a number as a tensor that is broadcast to a value."""
-    value = tensor_of(node)
-    assert value is not None
+    value = node.meta["val"]
     return write.constant(torch.full((1,) * value.dim(), number), name)
 
 

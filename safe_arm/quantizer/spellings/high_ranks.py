@@ -15,7 +15,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     rewrite_nodes,
     static_sizes,
-    tensor_of,
 )
 
 _ATEN = torch.ops.aten
@@ -114,8 +113,7 @@ def _write_apart(permute: Node) -> bool:
 
 
 def _order(permute: Node) -> list[int]:
-    value = tensor_of(permute)
-    assert value is not None
+    value = permute.meta["val"]
     rank = value.dim()
     if permute.target is _ATEN.permute.default:
         dims: list[int] = list(permute.args[1])  # type: ignore[arg-type]

@@ -243,8 +243,7 @@ def as_image(write: Writer, x: Node) -> Node | None:
 
     Rows are the pixels of one image: an Ethos-U convolves images one after the other.
     """
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     if value.dim() == 2:
         columns = write(_ATEN.t.default, x)
         sequence = write(_ATEN.unsqueeze.default, columns, 0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_static, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_static
 
 _ATEN = torch.ops.aten
 _OF_CENTRES = (
@@ -61,8 +61,7 @@ def _linear(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize of a sequence as a linear layer whose weight is the resized unit matrix."""
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     size = value.shape[-1]
     if not isinstance(size, int) or size > _LONGEST:
         return None
@@ -88,8 +87,7 @@ def _nearest_of_centres(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize by the nearest centre as one by the nearest corner; None where they take other values."""
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     if not is_static(value):
         return None
     by_corners = _ATEN.upsample_nearest2d.vec
@@ -115,8 +113,7 @@ def _by_matrices(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize of rows and columns as two linear layers, whose weights are resized unit matrices."""
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     if not is_static(value) or max(value.shape) > _LONGEST:
         return None
 

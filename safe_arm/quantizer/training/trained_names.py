@@ -48,7 +48,7 @@ COUNTER = "num_batches_tracked"
 def names_of_norms(model: GraphModule) -> list[list[str]]:
     """Return the names of the parameters and statistics of each batch norm, in order."""
     names = []
-    for norm in _norms(model):
+    for norm in calls(model, _NORM):
         read = []
         for node in norm.all_input_nodes[1:]:
             read.append(str(node.target))
@@ -73,7 +73,7 @@ def give_names_back(
         norms: the names of the parameters and statistics of each batch norm before the passes, in order.
         config: the quantiser's.
     """
-    trains = any(norm.args[_TRAINING] is True for norm in _norms(model))
+    trains = any(norm.args[_TRAINING] is True for norm in calls(model, _NORM))
     if not trains and not is_for_training(config):
         return
     names = _names(model, norms)
@@ -97,10 +97,6 @@ def give_names_back(
     model.recompile()
 
 
-def _norms(model: GraphModule) -> list[Node]:
-    return list(calls(model, _NORM))
-
-
 def _is_numbered(node: Node, tensors: Mapping[str, Tensor]) -> bool:
     """Return whether a constant has a name that a pass gave it."""
     if node.target in tensors:
@@ -114,7 +110,7 @@ def _names(
 ) -> dict[Node, str]:
     """Return the names of what the batch norms read now, if they are those that there were."""
     names: dict[Node, str] = {}
-    after = _norms(model)
+    after = list(calls(model, _NORM))
     if len(after) != len(norms):
         return names
     for norm, before in zip(after, norms, strict=True):
