@@ -36,7 +36,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     static_sizes,
     tensor_of,
 )
-from safe_arm.quantizer.precision.exact_means import keep_factor
+from safe_arm.quantizer.precision.exact_means import multiply_exactly
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     CODES_APART,
@@ -303,15 +303,8 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
 def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
     """Multiply a sum of squares and raise it in 32 bits."""
     codes = bound.spec(bound.of_sum)
-    last = found.total
     if found.mean is not None:
-        annotation = annotation_of(found.mean)
-        annotation.input_qspec_map[last] = codes
-        keep_factor(found.mean)
-        codes = product_spec(found.mean)
-        annotation.output_qspec = codes
-        annotation.allow_implicit_sharing = False
-        last = found.mean
+        codes = multiply_exactly(found.mean, found.total, codes)
     if found.raised is not None:
         give_one_spec(found.raised, codes)
 
