@@ -8,7 +8,7 @@ from collections.abc import Collection
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.graph_edits import calls, depends_on_input, is_stored
 from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy, has_own_copy
@@ -78,7 +78,7 @@ def _copy_sources(
         return
     if str(value.target) in written or has_own_copy(value, layer):
         return
-    if isinstance(attribute(model, value.target), torch.Tensor):
+    if isinstance(stored_value(value), torch.Tensor):
         give_own_copy(model, value, reader, layer)
         if not value.users:
             model.graph.erase_node(value)

@@ -26,7 +26,7 @@ from safe_arm._compat.annotations import (
     plain_spec,
     specs_read,
 )
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.domains.own_domains import is_joined
@@ -58,9 +58,9 @@ def share_softmax_domains(model: GraphModule) -> None:
     for node in call_functions(model):
         if is_limited_mask(node):
             _limit(node)
-        elif _is_masked(model, node):
+        elif _is_masked(node):
             _mask(node, domains)
-        elif _is_factor(model, node):
+        elif _is_factor(node):
             _fix(node)
         elif node.target == _ATEN.amax.default:
             _maximum(node, domains)
@@ -101,7 +101,7 @@ def _annotation(node: Node) -> QuantizationAnnotation | None:
     return annotation
 
 
-def _is_masked(model: GraphModule, node: Node) -> bool:
+def _is_masked(node: Node) -> bool:
     """Return whether a node masks its first tensor of numbers, as masked softmaxes are written."""
     if node.target == _ATEN.add.Tensor:
         return _is_moved_mask(node.args[1])
@@ -111,7 +111,7 @@ def _is_masked(model: GraphModule, node: Node) -> bool:
         bound = node.args[2]
     else:
         return False
-    return is_stored(bound) and is_bound(attribute(model, bound.target))
+    return is_stored(bound) and is_bound(stored_value(bound))
 
 
 def _is_moved_mask(value: object) -> bool:
@@ -183,7 +183,7 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     annotation.output_qspec = distance.derived
 
 
-def _is_factor(model: GraphModule, node: Node) -> bool:
+def _is_factor(node: Node) -> bool:
     """Return whether a node says which scores a mask keeps that is known at run time."""
     source = node.args[0]
     if not isinstance(source, Node):
@@ -192,9 +192,9 @@ def _is_factor(model: GraphModule, node: Node) -> bool:
         return _is_moved_mask(operands_of(source, _ATEN.add.Tensor)[0])
     if node.target != _ATEN.where.self:
         return False
-    if _is_masked(model, node):
+    if _is_masked(node):
         return False
-    return any(_is_masked(model, reader) for reader in source.users)
+    return any(_is_masked(reader) for reader in source.users)
 
 
 def _fix(node: Node) -> None:

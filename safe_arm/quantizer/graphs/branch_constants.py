@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.control_flow import CONDITION, LOOP, branch_reads, branches_of
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -64,7 +64,7 @@ def _hand_over(read: Node, node: Node, name: str) -> Node:
     """Store what a branch reads outside of it, under a name, and read it there."""
     model = node.graph.owning_module
     assert model is not None
-    value = attribute(read.graph.owning_module, read.target)
+    value = stored_value(read)
     set_attribute(model, name, value)
     return Writer(node).read(name, read)
 
@@ -119,7 +119,7 @@ def fill_branches(model: GraphModule) -> None:
     for node in model.graph.find_nodes(op="get_attr"):
         if tensor_of(node) is None:
             continue
-        stored = attribute(model, node.target)
+        stored = stored_value(node)
         values = stored.unique()
         if len(values) != 1:
             continue

@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
@@ -62,7 +62,6 @@ class ConstantValues:
     """
 
     def __init__(self, model: GraphModule, *, of_parameters: bool = False) -> None:
-        self._model = model
         self._values: dict[Node, Any] = {}
         self._state = written_buffers(model)
         self._of_parameters = of_parameters
@@ -119,7 +118,7 @@ class ConstantValues:
         return _UNKNOWN if isinstance(value, Caught) else value
 
     def _read(self, node: Node) -> Any:
-        value = attribute(self._model, node.target)
+        value = stored_value(node)
         if node.target in self._state:
             return _UNKNOWN
         if isinstance(value, torch.nn.Parameter) and not self._of_parameters:

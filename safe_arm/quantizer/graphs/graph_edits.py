@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import Target, map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.core.calls import called, example_value
 from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
@@ -307,7 +307,7 @@ class Writer:
         """Return the tensor of the graph's module that a node reads; None for any other."""
         if not is_stored(node):
             return None
-        value = attribute(self._node.graph.owning_module, node.target)
+        value = stored_value(node)
         return value if isinstance(value, Tensor) else None
 
     def number(self, node: object) -> float | None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.graphs.own_names import write_name
 
@@ -26,7 +26,7 @@ def give_own_copy(
         layer: the layer whose copy it is, which names it.
     """
     name = _free_name(model, read, layer)
-    tensor = attribute(model, read.target)
+    tensor = stored_value(read)
     set_attribute(model, name, stored_like(tensor, tensor.detach().clone()))
     copied = Writer(reader).read(name, read)
     write_name(copied, str(read.target))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.core.control_flow import graph_read
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.island import call_functions
@@ -113,6 +113,6 @@ def written_in(
         results = node.graph.graph_copy(body.graph, written)
     for inner in body.graph.find_nodes(op="get_attr"):
         own_name = f"_{name}_{inner.target}".replace(".", "_")
-        set_attribute(model, own_name, attribute(body, inner.target))
+        set_attribute(model, own_name, stored_value(inner))
         written[inner].target = own_name
     return results

@@ -8,7 +8,7 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, has_dtype
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
@@ -91,7 +91,7 @@ def _widen(model: GraphModule, read: Node) -> None:
         if read.op == "placeholder":
             wide = add_call(model.graph, _CAST, read, torch.float32)
         else:
-            value = attribute(model, read.target).detach().float()
+            value = stored_value(read).detach().float()
             name = f"{read.name}_in_float32"
             wide = add_constant(model, name, value, read.meta["val"])
     for user in list(read.users):

@@ -17,7 +17,7 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
@@ -81,7 +81,7 @@ class _FineLog(RoundedOnce):
 def _multiply_argument(product: Any, argument: Node) -> None:
     """Multiply the sum by its factor, instead of the inverse root by the factor's."""
     root_of_factor = product.args[1]
-    number = attribute(product.graph.owning_module, root_of_factor.target)
+    number = stored_value(root_of_factor)
     number.copy_(number**-2)
     product.args = (argument, root_of_factor)
 

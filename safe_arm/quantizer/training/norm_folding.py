@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.batch_norms import NORMS, stock_folds
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import CONV_LIKE, arguments_by_name, op_name
 from safe_arm.quantizer.graphs.graph_edits import Writer, is_stored, replace_node
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
@@ -40,7 +40,7 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
         for norm, target in hidden:
             norm.target = target
             if _left_whole_behind_layer(norm):
-                spell_out(norm, model)
+                spell_out(norm)
         model.recompile()
 
 
@@ -138,9 +138,9 @@ def _give_own_parameters(layer: Node, model: GraphModule) -> None:
             give_own_copy(model, parameter, layer, layer)
 
 
-def spell_out(norm: Node, model: GraphModule) -> None:
+def spell_out(norm: Node) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
-    scale, mean, beta = norm_in_double(model, norm)
+    scale, mean, beta = norm_in_double(norm)
     shift = beta - mean * scale
     fake = norm.meta["val"]
     write = Writer(norm)
@@ -155,19 +155,19 @@ def spell_out(norm: Node, model: GraphModule) -> None:
 
 
 def norm_in_double(
-    model: GraphModule, norm: Node
+    norm: Node,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return what a norm multiplies by, what it subtracts before and what it adds behind, in double precision."""
     eps = float(norm.args[7])  # type: ignore[arg-type]
     gamma, beta, mean, variance = norm.args[1:5]
-    spread = in_double(model, variance) + eps
-    scale = in_double(model, gamma, 1.0) / spread.sqrt()
-    return scale, in_double(model, mean), in_double(model, beta)
+    spread = in_double(variance) + eps
+    scale = in_double(gamma, 1.0) / spread.sqrt()
+    return scale, in_double(mean), in_double(beta)
 
 
-def in_double(model: GraphModule, node: object, otherwise: float = 0.0) -> torch.Tensor:
+def in_double(node: object, otherwise: float = 0.0) -> torch.Tensor:
     """Return a parameter or a statistic in double precision; a number for one that a norm does not have."""
     if not isinstance(node, Node):
         return torch.tensor(otherwise, dtype=torch.double)
-    value: torch.Tensor = attribute(model, node.target).detach()
+    value: torch.Tensor = stored_value(node).detach()
     return value.double()

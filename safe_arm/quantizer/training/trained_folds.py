@@ -19,7 +19,7 @@ from torch.nn import Parameter
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
 from safe_arm._compat.annotations import annotated_nodes
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     add_call,
@@ -170,15 +170,15 @@ def _unrounded(node: Node) -> Any:
 
 def _fold(model: GraphModule, fold: _Fold) -> None:
     norm, layer = fold.norm, fold.layer
-    factor, mean, beta = norm_in_double(model, norm)
+    factor, mean, beta = norm_in_double(norm)
     shape = _shape(layer.meta["val"].dim(), output_dim(layer))
-    weight = in_double(model, fold.weight) * factor.view(shape)
-    bias = (in_double(model, fold.bias) - mean) * factor + beta
+    weight = in_double(fold.weight) * factor.view(shape)
+    bias = (in_double(fold.bias) - mean) * factor + beta
     for node, own, value in (
         (fold.scaled, fold.weight, weight),
         (fold.zeros, fold.bias, bias),
     ):
-        dtype = attribute(model, own.target).dtype
+        dtype = stored_value(own).dtype
         name = f"folded_{own.name}_{layer.name}"
         set_attribute(model, name, Parameter(value.to(dtype), requires_grad=False))
         node.replace_all_uses_with(Writer(node).read(name, own))

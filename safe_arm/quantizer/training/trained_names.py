@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import attribute, set_attribute, stored_value
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.graphs.graph_edits import (
     add_call,
@@ -127,7 +127,7 @@ def _rename(
 ) -> None:
     """Read a tensor by its name, if what is read is the tensor or a copy of it."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if not _is_same(value, tensor):
         return
     set_attribute(model, name, tensor)
@@ -149,7 +149,7 @@ def _read_in_its_shape(
 ) -> bool:
     """Read a parameter by its name and view it, where arithmetic reads it in another shape; tell whether it is."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if address_of(value) != address_of(tensor) or value.numel() != tensor.numel():
         return False
     if any(reader.target not in _ARITHMETIC for reader in node.users):
@@ -169,7 +169,7 @@ def _read_in_its_shape(
 def _name_after(model: GraphModule, node: Node, source: str) -> None:
     """Read a parameter by the name of the one that it was made of."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if not isinstance(value, Parameter) or not value.requires_grad:
         return
     path, dot, leaf = source.rpartition(".")

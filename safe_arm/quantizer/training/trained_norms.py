@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
@@ -199,7 +199,7 @@ def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
     has_bias = bool(more) and more[0] is not None
     if has_bias or not isinstance(mean, Node):
         return
-    zeros = torch.zeros_like(attribute(model, mean.target))
+    zeros = torch.zeros_like(stored_value(mean))
     # The norm takes away what would be learnt here.
     zeros = torch.nn.Parameter(zeros, requires_grad=False)
     bias = Writer(layer).constant(zeros, "bias_of")
