@@ -287,7 +287,7 @@ def leave_float(
         unmark_quantized(member)
         ledger.add("observe", reason, member)
         for source in member.all_input_nodes:
-            _read_constant_itself(model, member, source)
+            _read_constant_itself(member, source)
     ledger.warn()
 
 
@@ -310,7 +310,7 @@ def _is_read_once_as_float(node: Node) -> bool:
     return gives_float(node) and len(node.users) == 1
 
 
-def _read_constant_itself(model: GraphModule, member: Node, source: Node) -> None:
+def _read_constant_itself(member: Node, source: Node) -> None:
     """Let a float operator read its weight or bias instead of the observed or quantised copy of it."""
     origin = source
     while origin.args:

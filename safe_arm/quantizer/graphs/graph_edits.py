@@ -184,6 +184,20 @@ def is_stored(value: object) -> TypeGuard[Node]:
     return isinstance(value, Node) and value.op == "get_attr"
 
 
+def stored_tensor(node: object) -> Tensor | None:
+    """Return the tensor of the graph's module that a node reads; None for any other."""
+    value = stored_value(node) if is_stored(node) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def stored_number(node: object) -> float | None:
+    """Return a number, or the only element of a tensor that a node reads; None for any other."""
+    if isinstance(node, (int, float)):
+        return float(node)
+    value = stored_tensor(node)
+    return float(value) if value is not None and value.numel() == 1 else None
+
+
 def has_dtype(node: object, *dtypes: torch.dtype) -> TypeGuard[Node]:
     """Tell whether a node gives a tensor of one of some dtypes."""
     value = tensor_of(node)
@@ -302,20 +316,6 @@ class Writer:
             read = self._node.graph.get_attr(str(name))
         read.meta = {**marks.meta}
         return read
-
-    def stored(self, node: object) -> Tensor | None:
-        """Return the tensor of the graph's module that a node reads; None for any other."""
-        if not is_stored(node):
-            return None
-        value = stored_value(node)
-        return value if isinstance(value, Tensor) else None
-
-    def number(self, node: object) -> float | None:
-        """Return a number, or the only element of a tensor that a node reads; None for any other."""
-        if isinstance(node, (int, float)):
-            return float(node)
-        value = self.stored(node)
-        return float(value) if value is not None and value.numel() == 1 else None
 
     def size(self, node: Node, dim: int) -> Any:
         """Return the size of a dimension; where it is dynamic, a node that reads it."""

@@ -19,6 +19,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     either_way,
     has_dtype,
     moved_from,
+    stored_tensor,
     tensor_of,
 )
 from safe_arm.quantizer.graphs.mask_bounds import LOWEST, MASKED, beyond, bound_of
@@ -317,7 +318,7 @@ def _sums(graph: Graph, mask: Node) -> _MaskedScores:
 def _limited(graph: Graph, mask: Node) -> Node:
     """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
     write = Writer(mask)
-    constant = write.stored(mask)
+    constant = stored_tensor(mask)
     if constant is not None:
         return write.constant(constant.clamp(min=LOWEST), "near")
     if mask.target in _JOINS:
@@ -352,7 +353,7 @@ def _with_near_factor(graph: Graph, mask: Node) -> Node:
     write = Writer(mask)
     factors: list[Any] = []
     for factor in mask.args:
-        constant = write.stored(factor)
+        constant = stored_tensor(factor)
         if constant is not None:
             factor = write.constant(constant.clamp(min=LOWEST), "near")
         elif isinstance(factor, float):

@@ -14,6 +14,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     is_float32,
     rewrite,
     squared,
+    stored_number,
 )
 from safe_arm.quantizer.precision.exact_products import is_exact_sum
 from safe_arm.quantizer.precision.sums_of_squares import number_for, write_products
@@ -40,7 +41,7 @@ def _write(curve: Node) -> bool:
     write = Writer(curve)
     value, factor, has_negation = curve.args[0], 1.0, False
     while isinstance(value, Node) and len(value.users) == 1:
-        number = _factor(write, value)
+        number = _factor(value)
         if number is None:
             break
         has_negation = has_negation or value.target is _NEGATION
@@ -61,13 +62,13 @@ def _write(curve: Node) -> bool:
     return True
 
 
-def _factor(write: Writer, value: Node) -> float | None:
+def _factor(value: Node) -> float | None:
     """Return the number that a value multiplies its first argument by; None if it does something else."""
     if value.target is _NEGATION:
         return -1.0
     if value.target is not _PRODUCT:
         return None
-    return write.number(value.args[1])
+    return stored_number(value.args[1])
 
 
 def _multiple(write: Writer, value: Node, factor: float) -> Node:

@@ -19,7 +19,11 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_call, operands_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    is_call,
+    operands_of,
+    stored_number,
+)
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     INT32,
@@ -115,7 +119,7 @@ def multiply_exactly(
     specs[value] = exact
     factor: Any = product.args[1]
     spec = int8_spec(specs.get(factor))
-    number = Writer(product).number(factor)
+    number = stored_number(factor)
     if spec is not None and number is not None and number > 0:
         specs[factor] = fixed_spec(spec, number * share)
     annotation.output_qspec = product_spec(product)
@@ -143,7 +147,7 @@ def _mean_of(difference: Node) -> Mean | None:
         if not is_of_int8(each):
             return None
     terms = terms_of(total)
-    share = Writer(scaled).number(factor)
+    share = stored_number(factor)
     if share is None or abs(share * terms - 1) > _ROUNDED:
         return None
     if terms * CODE**2 > INT32.max:

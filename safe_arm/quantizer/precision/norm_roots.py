@@ -34,6 +34,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     rewrite,
     squared,
     static_sizes,
+    stored_number,
     tensor_of,
 )
 from safe_arm.quantizer.precision.exact_means import multiply_exactly
@@ -161,7 +162,7 @@ def _with_number(
     if not is_call(result, target) or result.kwargs:
         return None, neutral, result
     value, constant = result.args[:2]
-    number = Writer(result).number(constant)
+    number = stored_number(constant)
     if number is None:
         return None, neutral, result
     return result, number, value

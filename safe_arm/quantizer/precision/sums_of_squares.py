@@ -21,6 +21,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     squared,
     static_sizes,
+    stored_number,
 )
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
@@ -98,11 +99,10 @@ def _square_reshaped(reshape: Node) -> None:
     reshape.args = (moved, moved)
 
 
-def near_sum(write: Writer, value: object) -> NearSum | None:
+def near_sum(value: object) -> NearSum | None:
     """Return the sum of squares that a value is computed of, and how; None if it is not.
 
     Args:
-        write: reads what is stored.
         value: a value of a float graph that stock's passes have transformed.
     """
     if not is_float32(value):
@@ -111,18 +111,18 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         return NearSum(value)
     source = value.args[0] if value.args else None
     if op_name(value) in RESHAPES and static_sizes(value) is not None:
-        return near_sum(write, source)
+        return near_sum(source)
     if is_call(value, _CLAMP):
-        inner, low = near_sum(write, source), lower_bound(value)
+        inner, low = near_sum(source), lower_bound(value)
         if inner is None or low is None:
             return None
         return replace(inner, least=max(inner.least, low))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
-    number = write.number(value.args[1])
+    number = stored_number(value.args[1])
     if number is None:
         return None
-    inner = near_sum(write, source)
+    inner = near_sum(source)
     if inner is None:
         return None
     if value.target is _PRODUCT:
@@ -215,7 +215,7 @@ def write_unit(write: Writer, value: Node) -> Unit | None:
         value: what the function reads.
     """
     write_products(value)
-    form = near_sum(write, value)
+    form = near_sum(value)
     if form is None:
         return None
     argument = positive_sum(write, form)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, pair, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, pair, stored_tensor, tensor_of
 from safe_arm.quantizer.graphs.own_names import own_name, write_name
 from safe_arm.quantizer.graphs.own_parameters import stored_like
 
@@ -66,7 +66,7 @@ def _conv_transpose2d(
     Stock refuses one with a scale for each channel, and splits others into a convolution for each channel. For wider
     groups the products with zeros would cost more than that.
     """
-    kernel = write.stored(weight)
+    kernel = stored_tensor(weight)
     if kernel is None or groups == 1 or kernel.shape[0] != groups:
         return None
     sides = kernel.shape[2:]
@@ -123,7 +123,7 @@ def _conv_transpose1d(
 
 def _of_a_row(write: Writer, weight: Node) -> Node:
     """Write the weights for a sequence as those for an image of a single row."""
-    kernel = write.stored(weight)
+    kernel = stored_tensor(weight)
     if kernel is None:
         return write(_ATEN.unsqueeze.default, weight, 2)
     row = stored_like(kernel, kernel.detach().unsqueeze(2))

@@ -78,7 +78,7 @@ def join_norms(model: GraphModule) -> None:
             if layer < parameter:
                 layer.prepend(parameter)
         _put_behind(layer, norm)
-        _give_bias(model, layer, norm)
+        _give_bias(layer, norm)
         readers = list(norm.users)
         if len(readers) == 1 and readers[0].target in _ACTIVATIONS:
             _put_behind(norm, readers[0])
@@ -192,7 +192,7 @@ def _give_layer(norm: Node, value: Tensor) -> None:
     replace_node(norm, from_image(write, own, value.shape))
 
 
-def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
+def _give_bias(layer: Node, norm: Node) -> None:
     """Let a layer that has no bias add zeros, of the shape of the norm's mean."""
     source, weight, *more = layer.args
     mean = norm.args[3]
