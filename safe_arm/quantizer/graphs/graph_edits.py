@@ -218,6 +218,13 @@ def add_call(
     return node
 
 
+def add_operator(
+    target: Callable[..., Any], value: Any, *args: Any, **kwargs: Any
+) -> Node:
+    """Write an operator whose first operand is a value, at the insertion point of its graph."""
+    return add_call(value.graph, target, value, *args, **kwargs)
+
+
 def add_constant(
     model: GraphModule,
     name: str,

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import call_functions
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, has_dtype
+from safe_arm.quantizer.graphs.graph_edits import add_constant, add_operator, has_dtype
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.graphs.plain_scopes import body_of, casts, write_scopes_out
 
@@ -56,7 +56,7 @@ def _narrow(output: Node, dtypes: dict[Node, torch.dtype]) -> None:
         if _is_half(node):
             continue
         with output.graph.inserting_before(output):
-            narrow = add_call(output.graph, _CAST, node, dtype)
+            narrow = add_operator(_CAST, node, dtype)
         output.replace_input_with(node, narrow)
 
 
@@ -89,7 +89,7 @@ def _widen(model: GraphModule, read: Node) -> None:
     """Let all that reads an input or a parameter read it in float32."""
     with model.graph.inserting_after(read):
         if read.op == "placeholder":
-            wide = add_call(model.graph, _CAST, read, torch.float32)
+            wide = add_operator(_CAST, read, torch.float32)
         else:
             value = stored_value(read).detach().float()
             name = f"{read.name}_in_float32"

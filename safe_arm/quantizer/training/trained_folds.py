@@ -10,7 +10,6 @@ A factor of zero, as residual blocks begin with, makes every value NaN there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from safe_arm._compat.annotations import annotated_nodes
 from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
-    add_call,
+    add_operator,
     calls,
     operands_of,
     replace_node,
@@ -74,30 +73,28 @@ def _write_fold(norm: Node, layer: Node) -> dict[EdgeOrNode, EdgeOrNode]:
     """Write what a norm multiplies by into its layer's weights; return the edges of the layer that are others now."""
     source, weight, bias, *more = layer.args
     gamma, _, _, variance = norm.args[1:5]
-    graph = norm.graph
-    write = partial(add_call, graph)
     rank = layer.meta["val"].dim()
-    with graph.inserting_before(layer):
-        raised = write(_ATEN.add.Tensor, variance, norm.args[7])
-        root = write(_ATEN.sqrt.default, raised)
-        factor = write(_ATEN.reciprocal.default, root)
+    with norm.graph.inserting_before(layer):
+        raised = add_operator(_ATEN.add.Tensor, variance, norm.args[7])
+        root = add_operator(_ATEN.sqrt.default, raised)
+        factor = add_operator(_ATEN.reciprocal.default, root)
         if gamma is not None:
-            factor = write(_ATEN.mul.Tensor, factor, gamma)
+            factor = add_operator(_ATEN.mul.Tensor, factor, gamma)
         # It is divided out again, so that its gradient is of rounding alone, and grows where all is rounded to zero.
-        factor = write(_ATEN.detach.default, factor)
+        factor = add_operator(_ATEN.detach.default, factor)
         # A channel that is multiplied by zero keeps its weights: the norm's factor is trained by its results.
-        is_zero = write(_ATEN.eq.Scalar, factor, 0)
-        factor = write(_ATEN.where.ScalarSelf, is_zero, 1.0, factor)
+        is_zero = add_operator(_ATEN.eq.Scalar, factor, 0)
+        factor = add_operator(_ATEN.where.ScalarSelf, is_zero, 1.0, factor)
         dim = output_dim(layer)
-        across = write(_ATEN.view.default, factor, _shape(rank, dim))
-        scaled = write(_ATEN.mul.Tensor, weight, across)
-        zeros = write(_ATEN.zeros_like.default, bias)
+        across = add_operator(_ATEN.view.default, factor, _shape(rank, dim))
+        scaled = add_operator(_ATEN.mul.Tensor, weight, across)
+        zeros = add_operator(_ATEN.zeros_like.default, bias)
     layer.args = (source, scaled, zeros, *more)
-    with graph.inserting_before(norm):
-        across = write(_ATEN.view.default, factor, _shape(rank, 1))
-        result = write(_ATEN.div.Tensor, layer, across)
-        across = write(_ATEN.view.default, bias, _shape(rank, 1))
-        result = write(_ATEN.add.Tensor, result, across)
+    with norm.graph.inserting_before(norm):
+        across = add_operator(_ATEN.view.default, factor, _shape(rank, 1))
+        result = add_operator(_ATEN.div.Tensor, layer, across)
+        across = add_operator(_ATEN.view.default, bias, _shape(rank, 1))
+        result = add_operator(_ATEN.add.Tensor, result, across)
     norm.replace_input_with(layer, result)
     assert isinstance(weight, Node)
     assert isinstance(bias, Node)

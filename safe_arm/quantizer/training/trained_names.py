@@ -20,8 +20,8 @@ from torch.nn import Parameter
 from safe_arm.core.attributes import attribute, set_attribute, stored_value
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.graphs.graph_edits import (
-    add_call,
     add_constant,
+    add_operator,
     calls,
     replace_node,
     tensor_of,
@@ -158,7 +158,7 @@ def _read_in_its_shape(
     (reader, *_) = node.users
     with model.graph.inserting_before(node):
         read = add_constant(model, name, tensor, like)
-        view = add_call(model.graph, _VIEW, read, list(value.shape))
+        view = add_operator(_VIEW, read, list(value.shape))
     read.meta = {**node.meta, "val": read.meta["val"]}
     view.meta = {**reader.meta, "val": view.meta["val"]}
     replace_node(node, view)
