@@ -26,6 +26,7 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.tested_releases import parse
 from safe_arm._compat.upstream import ArmAnnotationInfo
 from safe_arm.core.island import MARK_KEY
+from safe_arm.core.notes import notes_on, write_note
 
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
@@ -223,14 +224,12 @@ def mark_annotated(node: Node) -> None:
     """Mark a node without a domain as taken, as the Arm annotators mark views of integers."""
     node.meta.setdefault(Q_ANNOTATION_KEY, QuantizationAnnotation())
     node.meta[Q_ANNOTATION_KEY]._annotated = True
-    custom = dict(node.meta.get("custom") or {})
-    custom[MARK_KEY] = dict(ArmAnnotationInfo(quantized=True))
-    node.meta["custom"] = custom
+    write_note(node, MARK_KEY, dict(ArmAnnotationInfo(quantized=True)))
 
 
 def unmark_quantized(node: Node) -> None:
     """Take the mark of the Arm annotators off a node."""
-    custom = dict(node.meta.get("custom") or {})
+    custom = dict(notes_on(node))
     custom.pop(MARK_KEY, None)
     node.meta["custom"] = custom
 

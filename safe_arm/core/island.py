@@ -16,6 +16,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.notes import notes_on
 from safe_arm.core.operators import VIEWS, named
 
 CONV_LIKE = named(
@@ -68,7 +69,7 @@ def is_dequantize(node: Node) -> bool:
 
 def is_marked_quantized(node: Node) -> bool:
     """Tell whether an Arm annotator marked a node as one the backend shall lower as quantised."""
-    return bool((node.meta.get("custom") or {}).get(MARK_KEY, {}).get("quantized"))
+    return bool(notes_on(node).get(MARK_KEY, {}).get("quantized"))
 
 
 def gives_float(node: Node) -> bool:

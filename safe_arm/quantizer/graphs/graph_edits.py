@@ -198,6 +198,11 @@ def stored_number(node: object) -> float | None:
     return float(value) if value is not None and value.numel() == 1 else None
 
 
+def is_read_once(value: object) -> TypeGuard[Node]:
+    """Tell whether a value is computed or read from the module, and one node alone reads it."""
+    return isinstance(value, Node) and len(value.users) == 1
+
+
 def has_dtype(node: object, *dtypes: torch.dtype) -> TypeGuard[Node]:
     """Tell whether a node gives a tensor of one of some dtypes."""
     value = tensor_of(node)
@@ -330,13 +335,3 @@ class Writer:
         if isinstance(size, int):
             return size
         return self(_ATEN.sym_size.int, node, dim)
-
-
-def write_note(node: Node, key: str, note: str) -> None:
-    """Write a note on a node where export carries it along."""
-    node.meta["custom"] = {**(node.meta.get("custom") or {}), key: note}
-
-
-def note_on(node: Node, key: str) -> str:
-    """Return a note that was written on a node; empty if there is none."""
-    return str((node.meta.get("custom") or {}).get(key, ""))

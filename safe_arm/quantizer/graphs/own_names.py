@@ -9,7 +9,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import stored_value
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.quantizer.graphs.graph_edits import note_on, write_note
+from safe_arm.core.notes import note_on, write_note
 
 #: Key in ``node.meta["custom"]``.
 _OWN_NAME = "safe_arm_own_name"

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     is_float32,
+    is_read_once,
     rewrite,
     squared,
     stored_number,
@@ -40,14 +41,14 @@ def _write(curve: Node) -> bool:
         return False
     write = Writer(curve)
     value, factor, has_negation = curve.args[0], 1.0, False
-    while isinstance(value, Node) and len(value.users) == 1:
+    while is_read_once(value):
         number = _factor(value)
         if number is None:
             break
         has_negation = has_negation or value.target is _NEGATION
         factor *= number
         value = value.args[0]
-    if factor >= 0 or not isinstance(value, Node) or len(value.users) != 1:
+    if factor >= 0 or not is_read_once(value):
         return False
     write_products(value)
     if is_exact_sum(value) and has_negation:

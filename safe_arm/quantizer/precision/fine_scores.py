@@ -22,7 +22,13 @@ from safe_arm._compat.annotations import (
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.graphs.graph_edits import MOVES, calls, is_stored, operands_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    MOVES,
+    calls,
+    is_read_once,
+    is_stored,
+    operands_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
@@ -107,7 +113,7 @@ def _chain_of(distance: Node) -> list[Node] | None:
         if not _keeps_scores(chain[0]):
             return None
         before = chain[0].args[0]
-        if not isinstance(before, Node) or len(before.users) != 1:
+        if not is_read_once(before):
             return None
         chain.insert(0, before)
     return chain if matmul_size(chain[0]) <= _MOST else None

@@ -17,6 +17,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     is_call,
     is_float32,
+    is_read_once,
     lower_bound,
     replace_node,
     squared,
@@ -71,7 +72,7 @@ def write_products(value: object) -> None:
         value: a value of a float graph that stock's passes have transformed; changed in place. What is read besides
             keeps its operators.
     """
-    if not isinstance(value, Node) or len(value.users) != 1:
+    if not is_read_once(value):
         return
     if value.target is _POWER:
         if value.args[1] == 2:
@@ -149,7 +150,7 @@ def squares_added(value: object) -> list[Node]:
     waiting = [value]
     while waiting:
         term = waiting.pop()
-        if not isinstance(term, Node) or len(term.users) != 1:
+        if not is_read_once(term):
             return []
         if is_call(term, _ADDITION) and not term.kwargs:
             waiting += term.args[:2]

@@ -26,6 +26,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
     is_float32,
+    is_read_once,
     replace_node,
 )
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
@@ -88,7 +89,7 @@ def join_norms(model: GraphModule) -> None:
 def layer_of(norm: Node) -> Node | None:
     """Return the layer that a norm can be folded into: nothing else reads its result. None if there is none."""
     layer = norm.args[0]
-    if not isinstance(layer, Node) or len(layer.users) != 1:
+    if not is_read_once(layer):
         return None
     if op_name(layer) not in _LAYERS | _TRANSPOSED or not _is_stored(norm):
         return None
