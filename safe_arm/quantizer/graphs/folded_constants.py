@@ -45,14 +45,10 @@ def _write_apart(module: GraphModule, values: ConstantValues) -> None:
 
 def _is_last(node: Node, values: ConstantValues) -> bool:
     """Return whether an operator that depends on an input reads a value; a view of a constant is left as it is."""
-    if op_name(node) in VIEWS and not _begins_with_factory(node):
+    if op_name(node) in VIEWS and moved_from(node, VIEWS).op != "call_function":
         return False
     readers = [user for user in node.users if user.op != "output"]
     return any(values.of(reader) is None for reader in readers)
-
-
-def _begins_with_factory(node: Node) -> bool:
-    return moved_from(node, VIEWS).op == "call_function"
 
 
 def _replace(node: Node, values: ConstantValues) -> None:

@@ -100,7 +100,8 @@ def _over_root(x: Tensor, dims: list[int], terms: int, eps: float) -> Tensor:
 def _linalg_norm(
     x: Tensor, order: float | None, dims: list[int] | None, keepdim: bool, *_: Any
 ) -> Tensor | None:
-    if order is not None and not _is_of_vectors(order, dims):
+    # Along two dimensions that of order 2 is not the root of a sum of squares.
+    if order is not None and (order != 2 or dims is None or len(dims) != 1):
         return None
     return _ATEN.linalg_vector_norm(x, 2, dims, keepdim)
 
@@ -118,13 +119,6 @@ def _norm_of_vectors(
     if order == -math.inf:
         return x.abs().amin(dims, keepdim)
     return None
-
-
-def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
-    """Tell whether a norm is the root of a sum of squares; along two dimensions that of order 2 is another."""
-    if order != 2:
-        return False
-    return dims is not None and len(dims) == 1
 
 
 def _batch_norm(
