@@ -145,7 +145,7 @@ def stairs(monkeypatch):
         monkeypatch.setattr(search_module, "spots_of", lambda *graphs: spots)
         bench = Staircase(Goal("SQNR in dB", at_least, budget=Budget(cycles)))
         search = silent(bench, Choice(), levels)
-        monkeypatch.setattr(search, "_worst", lambda choice, level: list(spots.values()))
+        monkeypatch.setattr(search, "_worst", lambda choice: list(spots.values()))
         return search.run()
 
     return stairs

@@ -17,7 +17,7 @@ from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import rewrite_nodes
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite_nodes
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
     written_buffers,
@@ -124,6 +124,19 @@ class ConstantValues:
         if isinstance(value, torch.nn.Parameter) and not self._of_parameters:
             return _UNKNOWN
         return value
+
+
+class ConstantWriter(Writer):
+    """Writes operators before one of a float graph, and knows which values are constant.
+
+    Args:
+        node: the operator in whose place they are written.
+        values: the constants of its graph.
+    """
+
+    def __init__(self, node: Node, values: ConstantValues) -> None:
+        super().__init__(node)
+        self.value_of = values.of
 
 
 def rewrite_with_constants(

@@ -10,10 +10,10 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
+    ConstantWriter,
     rewrite_with_constants,
 )
 from safe_arm.quantizer.graphs.graph_edits import (
-    Writer,
     is_float32,
     replace_node,
     static_sizes,
@@ -46,7 +46,7 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
         is_known = target in table and (table is BOUNDS or static_sizes(node))
         if written is None and is_known:
             arguments = arguments_by_name(node).values()
-            written = table[target](Writer(node), values, *arguments)
+            written = table[target](ConstantWriter(node, values), *arguments)
     if written is None:
         return False
     replace_node(node, written)
