@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves, tree_map
 
-from safe_arm.core.attributes import attribute, stored_value
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QParams, is_dequantize, op_name
@@ -302,7 +302,7 @@ def _step(node: Node, value: Tensor) -> Tensor:
         return torch.zeros((), dtype=torch.float64)
     scale: Any = node.args[1]
     if isinstance(scale, Node):
-        scale = attempted(attribute, node.graph.owning_module, scale.target)
+        scale = attempted(stored_value, scale)
     if not isinstance(scale, (float, Tensor)):
         return torch.full((), torch.inf, dtype=torch.float64)
     if isinstance(scale, float) or scale.numel() == 1:
