@@ -33,10 +33,10 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.doubts import doubts
 from safe_arm.core.errors import (
-    DoubtfulInputWarning,
     UnprovenWarning,
     UsageError,
     one_of,
+    warn_of_doubt,
 )
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.failure import failure_of
@@ -211,7 +211,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         operators = map(op_name, call_functions(exported_program.graph_module))
         if QUANTIZE not in operators:  # The quantiser has checked quantised programs.
             for doubt in doubts(exported_program, weights_of(exported_program)[0]):
-                warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+                warn_of_doubt(doubt)
         outcome = self._session(exported_program, method, strict=self.strict)
         if program is not self._program:
             self.reports = {}

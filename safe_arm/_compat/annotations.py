@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e import ObserverOrFakeQuantize, prepare
 from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver
 from torchao.quantization.pt2e.quantizer import (
@@ -26,6 +26,7 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.tested_releases import parse
 from safe_arm._compat.upstream import ArmAnnotationInfo
 from safe_arm.core.island import MARK_KEY
+from safe_arm.core.notes import notes_on, write_note
 
 Q_ANNOTATION_KEY = "quantization_annotation"
 #: Set by the pattern matcher of the composable quantiser, the default from 1.4 on.
@@ -63,6 +64,19 @@ def annotation_of(node: Node) -> Any:
 def specs_read(node: Node) -> Any:
     """Return the specifications of what an annotated node reads, by value; to be changed in place."""
     return annotation_of(node).input_qspec_map
+
+
+def annotated_nodes(graph: Graph) -> Iterator[tuple[Node, Any]]:
+    """Give the annotated nodes of a graph, its branches not included, each with its annotation."""
+    for node in graph.nodes:
+        annotation = annotation_of(node)
+        if annotation is not None:
+            yield node, annotation
+
+
+def specs_of(annotation: QuantizationAnnotation) -> tuple[Any, ...]:
+    """Return the specifications of what an annotated node gives and reads."""
+    return (annotation.output_qspec, *annotation.input_qspec_map.values())
 
 
 def refused_by_prepare(node: Node) -> str:
@@ -116,8 +130,13 @@ def shares(node: Node) -> bool:
     annotation = annotation_of(node)
     if annotation is None:
         return False
-    specs = (*annotation.input_qspec_map.values(), annotation.output_qspec)
+    specs = specs_of(annotation)
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
+
+
+def shares_place(spec: object, place: object) -> bool:
+    """Tell whether a specification refers to a place."""
+    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == place
 
 
 def plain_spec(spec: object) -> QuantizationSpec | None:
@@ -205,14 +224,12 @@ def mark_annotated(node: Node) -> None:
     """Mark a node without a domain as taken, as the Arm annotators mark views of integers."""
     node.meta.setdefault(Q_ANNOTATION_KEY, QuantizationAnnotation())
     node.meta[Q_ANNOTATION_KEY]._annotated = True
-    custom = dict(node.meta.get("custom") or {})
-    custom[MARK_KEY] = dict(ArmAnnotationInfo(quantized=True))
-    node.meta["custom"] = custom
+    write_note(node, MARK_KEY, dict(ArmAnnotationInfo(quantized=True)))
 
 
 def unmark_quantized(node: Node) -> None:
     """Take the mark of the Arm annotators off a node."""
-    custom = dict(node.meta.get("custom") or {})
+    custom = dict(notes_on(node))
     custom.pop(MARK_KEY, None)
     node.meta["custom"] = custom
 

@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.marker import is_ours
+from safe_arm.core.notes import notes_on, write_note
 
 _Wanted = tuple[list[OpOverload], Callable[[Node], bool] | None]
 
@@ -34,7 +35,7 @@ def kept_for(partitioner: Partitioner) -> frozenset[OpOverload]:
 
 def is_wanted_later(node: Node) -> bool:
     """Tell whether a later partitioner of the chain wants a node whole as well."""
-    return _WANTED_LATER in (node.meta.get("custom") or {})
+    return _WANTED_LATER in notes_on(node)
 
 
 class _Proxy:
@@ -64,8 +65,7 @@ class _Proxy:
         def stays(node: Node) -> bool:
             wanted = node.target in own and (accepts is None or accepts(node))
             if wanted and node.target in kept:
-                custom = node.meta.get("custom") or {}
-                node.meta["custom"] = {**custom, _WANTED_LATER: True}
+                write_note(node, _WANTED_LATER, True)
             return wanted or node.target in kept
 
         return [*own, *kept.difference(own)], stays

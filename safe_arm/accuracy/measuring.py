@@ -23,6 +23,7 @@ from safe_arm.accuracy.loggers import ValueLogger, with_loggers
 from safe_arm.accuracy.output_noise import OutputNoise
 from safe_arm.accuracy.quantised_units import QuantisedUnit, quantised_units
 from safe_arm.core.island import op_name
+from safe_arm.core.notes import write_note
 from safe_arm.core.unit_accuracy import (
     EXACT_DB,
     UNIT_KEY,
@@ -116,8 +117,7 @@ def tag_units(quantised: GraphModule) -> None:
     for unit in quantised_units(quantised):
         quantise = unit.dequantised[0].all_input_nodes[0]
         for node in (*unit.nodes, quantise):
-            custom = node.meta.get("custom") or {}
-            node.meta["custom"] = {**custom, UNIT_KEY: unit.source.name}
+            write_note(node, UNIT_KEY, unit.source.name)
 
 
 class _Nets:

@@ -27,6 +27,7 @@ from safe_arm.cli.progress import Steps
 from safe_arm.cli.request import Quantisation, Request
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
+from safe_arm.core.notes import write_note
 from safe_arm.quantizer.annotation.left_float import REASON_KEY
 from safe_arm.quantizer.safe_quantizers import (
     SafeEthosUQuantizer,
@@ -263,5 +264,4 @@ def _note_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
         asked = [path for path in paths if path in modules]
         if asked:
             reason = f"--keep-float {asked[0] or 'all'}"
-            own = node.meta.get("custom") or {}
-            node.meta["custom"] = {**own, REASON_KEY: reason}
+            write_note(node, REASON_KEY, reason)

@@ -20,6 +20,11 @@ def attribute(owner: object, dotted_name: object) -> Any:
     return operator.attrgetter(str(dotted_name))(owner)
 
 
+def stored_value(node: Any) -> Any:
+    """Return the tensor or module that a ``get_attr`` node reads."""
+    return attribute(node.graph.owning_module, node.target)
+
+
 def set_attribute(owner: torch.nn.Module, dotted_name: object, value: object) -> None:
     """Set a module's attribute by dotted name; modules on its path are added, a plain tensor becomes a buffer."""
     path, _, name = str(dotted_name).rpartition(".")

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torch.fx.node import Argument
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import arguments_by_name, call_functions, op_name
 from safe_arm.core.operators import named
 
@@ -137,7 +137,7 @@ def merged_inputs(graph_module: GraphModule) -> Iterator[str]:
 
 def _is_infinite(argument: Argument) -> bool:
     if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
-        value = attribute(argument.graph.owning_module, str(argument.target))
+        value = stored_value(argument)
         if not isinstance(value, Tensor) or not _can_be_inspected(value):
             return False
         return bool(value.isinf().any())

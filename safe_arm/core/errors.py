@@ -1,5 +1,7 @@
 """Errors that safe_arm raises on purpose."""
 
+import warnings
+
 
 class SafeArmError(Exception):
     """Base class of every error that safe_arm raises on purpose."""
@@ -89,6 +91,11 @@ class FloatProofWarning(UserWarning):
 
 class DoubtfulInputWarning(UserWarning):
     """The model or its calibration data make the export poor, whatever the backend does."""
+
+
+def warn_of_doubt(doubt: str) -> None:
+    """Warn of doubtful inputs where the function is called that calls this one."""
+    warnings.warn(doubt, DoubtfulInputWarning, stacklevel=3)
 
 
 class InternalError(SafeArmError):

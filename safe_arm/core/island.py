@@ -16,6 +16,7 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.notes import notes_on
 from safe_arm.core.operators import VIEWS, named
 
 CONV_LIKE = named(
@@ -49,10 +50,16 @@ def op_name(node: Node) -> str:
 
 
 def arguments_by_name(node: Node) -> dict[str, Any]:
-    """Return what a node passes to its operator, by the names of the operator's schema; defaults are left out."""
-    arguments = node.target._schema.arguments  # type: ignore[union-attr]
-    names = [argument.name for argument in arguments]
-    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    """Return the arguments of an operator by the names in its schema, defaults included."""
+    arguments = {}
+    for index, parameter in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if index < len(node.args):
+            arguments[parameter.name] = node.args[index]
+        elif parameter.name in node.kwargs:
+            arguments[parameter.name] = node.kwargs[parameter.name]
+        elif parameter.has_default_value():
+            arguments[parameter.name] = parameter.default_value
+    return arguments
 
 
 def is_dequantize(node: Node) -> bool:
@@ -62,7 +69,7 @@ def is_dequantize(node: Node) -> bool:
 
 def is_marked_quantized(node: Node) -> bool:
     """Tell whether an Arm annotator marked a node as one the backend shall lower as quantised."""
-    return bool((node.meta.get("custom") or {}).get(MARK_KEY, {}).get("quantized"))
+    return bool(notes_on(node).get(MARK_KEY, {}).get("quantized"))
 
 
 def gives_float(node: Node) -> bool:
@@ -133,10 +140,7 @@ class Bounds:
 
 
 def activation_bounds(node: Node) -> Bounds | None:
-    """Return the bounds an activation node clamps to, None if the node is no activation with constant bounds.
-
-    Export drops arguments that equal the schema's defaults, so those are filled in here.
-    """
+    """Return the bounds an activation node clamps to, None if the node is no activation with constant bounds."""
     name = op_name(node)
     if name not in ACTIVATIONS:
         return None
@@ -145,13 +149,12 @@ def activation_bounds(node: Node) -> Bounds | None:
         return Bounds(0.0, None)
     if kind == "relu6":
         return Bounds(0.0, 6.0)
-    arguments = arguments_by_name(node)
     bounds: dict[str, float | None] = {}
-    for argument in node.target._schema.arguments[1:]:  # type: ignore[union-attr]
-        value = arguments.get(argument.name, argument.default_value)
+    _, *arguments = arguments_by_name(node).items()
+    for name, value in arguments:
         if isinstance(value, Node):
             return None
-        bound = argument.name.removesuffix("_val")  # hardtanh has min_val and max_val
+        bound = name.removesuffix("_val")  # hardtanh has min_val and max_val
         bounds[bound] = None if value is None else float(value)
     return Bounds(bounds.get("min"), bounds.get("max"))
 

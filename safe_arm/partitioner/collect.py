@@ -28,6 +28,7 @@ from safe_arm.core.island import (
     op_name,
 )
 from safe_arm.core.macs import macs
+from safe_arm.core.notes import note_on, notes_on
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import (
     Applied,
@@ -141,7 +142,7 @@ def float_comparisons(
 ) -> tuple[FloatComparison, ...]:
     """Return the comparison with the float net that a safe quantiser noted in the graph; nothing of other graphs."""
     for node in graph_module.graph.nodes:
-        text = (node.meta.get("custom") or {}).get(FLOAT_COMPARISON_KEY)
+        text = notes_on(node).get(FLOAT_COMPARISON_KEY)
         if text:
             comparison = attempted(from_json, text)
             if isinstance(comparison, FloatComparison):
@@ -222,7 +223,7 @@ class _Judge:
             repro=repro,
             module=module_path(node),
             written=written(node),
-            unit=(node.meta.get("custom") or {}).get(UNIT_KEY, ""),
+            unit=note_on(node, UNIT_KEY),
             method=self.method,
             island=_treatment(node, delegate),
         )

@@ -25,6 +25,7 @@ from safe_arm.core.island import (
     is_dequantize,
     op_name,
 )
+from safe_arm.core.notes import write_note
 from safe_arm.core.operators import named
 
 #: Arm's quantisers take these apart before they annotate, and the backend computes no whole one in integers.
@@ -47,8 +48,7 @@ def marked_again(program: ExportedProgram) -> ExportedProgram:
     graph_module = copy.deepcopy(program.graph_module)
     for node in all_nodes(graph_module):
         if _is_quantised(node):
-            custom = node.meta.get("custom") or {}
-            node.meta["custom"] = {**custom, MARK_KEY: {"quantized": True}}
+            write_note(node, MARK_KEY, {"quantized": True})
     return with_graph(program, graph_module, program.state_dict)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm._compat.annotations import unmark_quantized
 from safe_arm._compat.upstream import DQ_OPS, Q_OPS, PassResult, is_param_node
-from safe_arm.core.island import MARK_KEY, gives_float, is_marked_quantized
+from safe_arm.core.island import gives_float, is_marked_quantized
 from safe_arm.passes.applied import CorrectiveProgramPass, applied
 
 CODES = frozenset(("codes",))
@@ -35,9 +36,7 @@ class LeaveMixedOperatorsFloatPass(CorrectiveProgramPass):
                 if is_mixed:
                     mixed.add(node)
         for node in mixed:
-            custom = dict(node.meta["custom"])
-            del custom[MARK_KEY]
-            node.meta["custom"] = custom
+            unmark_quantized(node)
             applied(self, node)
         # Only metadata changed, so nothing is traced again.
         return PassResult(graph_module, bool(mixed))

@@ -6,14 +6,12 @@ import operator
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import PassResult
+from safe_arm.core.control_flow import CONDITION, LOOP, branches_of
 from safe_arm.passes.applied import CorrectivePass, applied
 
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 _Element = TypeVar("_Element")
 
 
@@ -27,7 +25,7 @@ class OrderResultsPass(CorrectivePass):
     def call(self, graph_module: GraphModule) -> PassResult:
         modified = False
         for node in list(graph_module.graph.nodes):
-            if node.target in (_CONDITION, _LOOP) and self.correct(node):
+            if node.target in (CONDITION, LOOP) and self.correct(node):
                 applied(self, node)
                 modified = True
         return PassResult(graph_module, modified)
@@ -43,11 +41,11 @@ class OrderResultsPass(CorrectivePass):
             read.append(index)
         count = len(node.meta["val"])
         order = read
-        if node.target is _LOOP:
+        if node.target is LOOP:
             order = read + [index for index in range(count) if index not in read]
         if order == list(range(count)) or not read:
             return False
-        if node.target is _LOOP:
+        if node.target is LOOP:
             _reorder_carried(node, order)
         _reorder_results(node, order)
         return True
@@ -58,7 +56,7 @@ def _reorder_carried(loop: Node, order: list[int]) -> None:
     arguments: Any = loop.args
     condition, body, carried, *others = arguments
     loop.args = (condition, body, _reordered(carried, order), *others)
-    for graph_module in _graphs(condition, body):
+    for graph_module in branches_of(loop):
         graph = graph_module.graph
         inputs = graph.find_nodes(op="placeholder")[: len(order)]
         for placeholder in reversed(_reordered(inputs, order)):
@@ -68,8 +66,10 @@ def _reorder_carried(loop: Node, order: list[int]) -> None:
 
 def _reorder_results(node: Node, order: list[int]) -> None:
     """Return some of the results, in another order."""
-    returning: Any = node.args[1:3] if node.target is _CONDITION else node.args[1:2]
-    for graph_module in _graphs(*returning):
+    returning = branches_of(node)
+    if node.target is LOOP:
+        del returning[0]
+    for graph_module in returning:
         output = graph_module.graph.output_node()
         results: Any = output.args[0]
         output.args = (_reordered(results, order),)
@@ -79,17 +79,6 @@ def _reorder_results(node: Node, order: list[int]) -> None:
         index: Any = reader.args[1]
         reader.update_arg(1, order.index(index))
     node.meta["val"] = _reordered(node.meta["val"], order)
-
-
-def _graphs(*reads: Node) -> list[GraphModule]:
-    graphs = []
-    for read in reads:
-        model = read.graph.owning_module
-        assert model is not None
-        graph_module = model.get_submodule(str(read.target))
-        assert isinstance(graph_module, GraphModule)
-        graphs.append(graph_module)
-    return graphs
 
 
 def _reordered(elements: Sequence[_Element], order: list[int]) -> tuple[_Element, ...]:

@@ -22,7 +22,7 @@ from safe_arm._compat.upstream import EthosUQuantizer, VgfQuantizer
 from safe_arm.acceleration import switch, wrappers
 from safe_arm.acceleration.late_code import generated_once
 from safe_arm.core.doubts import in_training_mode
-from safe_arm.core.errors import DoubtfulInputWarning, InternalError
+from safe_arm.core.errors import DoubtfulInputWarning, InternalError, warn_of_doubt
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.annotation import contained_annotation, contained_transform
 from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
@@ -247,7 +247,7 @@ class _SafeRules(CheckedSettings):
         """Warn about what makes the quantisation of a float graph poor."""
         self._training = in_training_mode(model)
         for doubt in doubts_of(model):
-            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(doubt)
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Annotate as the stock class does, but leave factory operators alone.
@@ -323,7 +323,7 @@ class _SafeRules(CheckedSettings):
         observers = edge_or_node_to_obs_or_fq.values()
         doubt = doubt_of_config(observers, self._training, is_calibrated)
         if doubt:
-            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(doubt)
         self._training = ""
         if self._watch.over:
             self._watch = CalibrationWatch()

@@ -24,7 +24,7 @@ from executorch.exir.dim_order_utils import get_memory_format
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import graph_modules, is_marked_quantized, op_name
 from safe_arm.core.source_line import source_line
 
@@ -313,7 +313,7 @@ def _held(node: Node) -> object:
     """Return the module or tensor that a ``get_attr`` node holds, None for any other node."""
     if node.op != "get_attr":
         return None
-    return attribute(node.graph.owning_module, node.target)
+    return stored_value(node)
 
 
 def _path(target: object) -> str:

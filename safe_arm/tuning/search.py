@@ -197,7 +197,7 @@ class Search:
 
     def _gaining(self, current: Trial, level: Level) -> list[_Move]:
         """Return the moves to a level that gain; those of several spots only if none of one spot is enough."""
-        worst = self._worst(current.choice, level)
+        worst = self._worst(current.choice)
         apart = [reading(spot, self._spots) for spot in worst]
         together = [_union(apart[:count]) for count in range(2, len(apart) + 1)]
         everything = []
@@ -250,7 +250,7 @@ class Search:
             return False, move.extra
         return True, -move.gain / max(move.extra, 1.0)
 
-    def _worst(self, choice: Choice, level: Level) -> list[Spot]:
+    def _worst(self, choice: Choice) -> list[Spot]:
         quantised = self.bench.quantised(choice)
         accuracy = measure(quantised.reference, quantised.module, self.bench.samples)
         spots = spots_of(quantised.module, quantised.reference)

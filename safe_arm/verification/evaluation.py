@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.differences import largest
 from safe_arm.core.errors import SafeArmError
@@ -74,7 +74,7 @@ class Evaluation:
         with torch.no_grad():
             for node in nodes:
                 if node.op == "get_attr":
-                    self.values[node] = attribute(node.graph.owning_module, node.target)
+                    self.values[node] = stored_value(node)
                 elif node.op == "call_function":
                     if node in self.constants:
                         self.values[node] = self.constants[node]

@@ -2,16 +2,15 @@
 
 import pytest
 import torch
-from graph_changes import quantised_whole
-from lowering import computed_by, lower_exactly, stock_codes_apart, tosa
+from branching import ON_DEVICE, corrections, quantised
+from lowering import computed_by, stock_codes_apart, tosa
 from small import Lambda
-from stubborn import exported, quantizer_of
+from stubborn import exported
 from torch._higher_order_ops.while_loop import while_loop
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.order_results import OrderResultsPass
 
-PROFILE = "TOSA-1.0+INT+cf"
 SAMPLES = [
     (torch.randn(2, 6, generator=torch.Generator().manual_seed(seed)) + 0.5 * (-1) ** seed,) for seed in range(6)
 ]
@@ -33,24 +32,14 @@ RULES = {
 }
 
 
-def graph_of(rule):
-    with torch.no_grad():
-        return quantised_whole(quantizer_of(profile=PROFILE), Lambda(rule), SAMPLES)
-
-
-def applied(graph_module):
-    partitioner = lower_exactly(graph_module, tosa(PROFILE), *SAMPLES[:2], verify=False)
-    return {each.correction for each in partitioner.report.applied}
-
-
 def test_stock_returns_the_first_value_of_a_loop_for_the_second():
-    graph_module = graph_of(RULES["second of a loop"])
-    assert stock_codes_apart(graph_module, SAMPLES[0], tosa(PROFILE), *SAMPLES[:2]) > 20
+    graph_module = quantised(RULES["second of a loop"], SAMPLES)
+    assert stock_codes_apart(graph_module, SAMPLES[0], tosa(ON_DEVICE), *SAMPLES[:2]) > 20
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_the_result_that_is_read_is_the_one_that_is_returned(rule):
-    assert "read-results" in applied(graph_of(rule))
+    assert "read-results" in corrections(quantised(rule, SAMPLES), SAMPLES[:2])
 
 
 def test_floats_get_the_result_that_they_read():
@@ -88,4 +77,4 @@ def test_results_are_returned_in_the_order_of_what_reads_them():
 
 @pytest.mark.parametrize("rule", [lambda m, x: looped(x), lambda m, x: chosen(x), lambda m, x: looped(x)[0]])
 def test_the_near_miss_of_all_results_in_order_is_left_to_stock(rule):
-    assert "read-results" not in applied(graph_of(rule))
+    assert "read-results" not in corrections(quantised(rule, SAMPLES), SAMPLES[:2])

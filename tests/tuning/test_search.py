@@ -51,7 +51,7 @@ def cheapest_of_all_subsets(search, found, at_least):
     A subset of which a part is enough costs more than that part and is not lowered.
     """
     bench, start = search.bench, replace(found.best.choice, operators={})
-    spots = [spot for spot in search._worst(start, "int16") if not spot.moves and spot.operators]
+    spots = [spot for spot in search._worst(start) if not spot.moves and spot.operators]
     enough = []
     for count in range(len(spots) + 1):
         for chosen in map(frozenset, combinations(spots, count)):
@@ -145,7 +145,7 @@ def stairs(monkeypatch):
         monkeypatch.setattr(search_module, "spots_of", lambda *graphs: spots)
         bench = Staircase(Goal("SQNR in dB", at_least, budget=Budget(cycles)))
         search = silent(bench, Choice(), levels)
-        monkeypatch.setattr(search, "_worst", lambda choice, level: list(spots.values()))
+        monkeypatch.setattr(search, "_worst", lambda choice: list(spots.values()))
         return search.run()
 
     return stairs

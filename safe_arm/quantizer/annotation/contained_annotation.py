@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    annotated_nodes,
     annotation_of,
     grouped,
     hidden_from_annotators,
@@ -176,10 +177,7 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
     Observers pass empty tensors by, so those are no reason; a dtype that quantise operators refuse is.
     """
     reasons = {}
-    for node in model.graph.nodes:
-        annotation = annotation_of(node)
-        if annotation is None:
-            continue
+    for node, annotation in annotated_nodes(model.graph):
         refusal = refused_by_prepare(node) or refused_by_convert(node)
         if refusal:
             reasons[node] = refusal

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from torch.fx import Node
 
 from safe_arm.core.island import op_name
+from safe_arm.core.notes import note_on, write_note
 from safe_arm.core.source_line import source_line
-from safe_arm.quantizer.graphs.graph_edits import note_on, write_note
 
 Stage = Literal["transform", "annotate", "observe"]
 #: Key in ``node.meta["custom"]``, which torch.export carries into the edge program.

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import hidden_from_annotators
@@ -18,6 +17,7 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import calls, tensor_of
+from safe_arm.quantizer.graphs.operator_schemas import is_pointwise
 
 _ATEN = torch.ops.aten
 _WAVES = (_ATEN.sin.default, _ATEN.cos.default)
@@ -53,7 +53,7 @@ def _computed_of_positions(wave: Node, values: ConstantValues) -> set[Node]:
         node = pending.pop()
         if node in within or values.of(node) is not None or _is_position(node):
             continue
-        if op_name(node) not in _COMPUTED and not _is_pointwise(node):
+        if op_name(node) not in _COMPUTED and not is_pointwise(node):
             return set()
         within.add(node)
         pending += node.all_input_nodes
@@ -66,8 +66,3 @@ def _is_position(node: Node) -> bool:
         return True
     is_step = value.numel() <= _FEW and value.dim() <= _DIMENSIONS
     return node.op == "placeholder" and is_step
-
-
-def _is_pointwise(node: Node) -> bool:
-    target = node.target
-    return isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.control_flow import CONDITION, LOOP, branches_of
 from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
 from safe_arm.quantizer.calibration.untaken_branches import Branches
 from safe_arm.quantizer.domains.parted_domains import JoinedEdge, PartedDomain
 from safe_arm.quantizer.graphs.graph_edits import calls
 from safe_arm.quantizer.graphs.stand_ins import Observer, StandIn, shown
-
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 
 #: The observer of a value; None for one that is not quantised.
 _Shared: TypeAlias = GuardedObserver | None
@@ -35,7 +32,7 @@ def share_domains_of_branches(model: GraphModule) -> None:
     """
 
     has_observers = any(isinstance(each, GuardedObserver) for each in model.modules())
-    if has_observers and any(calls(model, _CONDITION, _LOOP)):
+    if has_observers and any(calls(model, CONDITION, LOOP)):
         model.register_forward_pre_hook(_share_once)
 
 
@@ -54,19 +51,17 @@ def _watch(model: GraphModule) -> None:
     watch = next((each.watch for each in guards), None)
     if watch is None:
         return
-    for node in calls(model, _CONDITION):
-        _, *pair, _ = node.args
+    for node in calls(model, CONDITION):
         names = (f"true branch of {node.name!r}", f"false branch of {node.name!r}")
-        Branches(names, [model.get_submodule(each.target) for each in pair], watch)
-    for node in calls(model, _LOOP):
+        Branches(names, branches_of(node), watch)
+    for node in calls(model, LOOP):
         names = (f"condition of {node.name!r}", f"body of {node.name!r}")
-        pair = node.args[:2]
-        Branches(names, [model.get_submodule(each.target) for each in pair], watch)
+        Branches(names, branches_of(node), watch)
 
 
 def _share(model: GraphModule) -> None:
-    for node in calls(model, _CONDITION):
-        _, *branches, operands = node.args
+    for node in calls(model, CONDITION):
+        operands = node.args[3]
         read = [_observer_of(operand, model) for operand in operands]
         returned: list[_Shared] = [None] * len(node.meta["val"])
         for result in node.users:
@@ -74,20 +69,19 @@ def _share(model: GraphModule) -> None:
                 observer = _observer_of(reader, model)
                 if observer is not None:
                     returned[result.args[1]] = observer
-        for branch in branches:
-            _share_with(model.get_submodule(branch.target), read, returned)
-    for node in calls(model, _LOOP):
-        condition, body, operands, *_ = node.args
-        carried = [_observer_of(operand, model) for operand in operands]
-        _share_with(model.get_submodule(condition.target), carried, [])
-        _share_with(model.get_submodule(body.target), carried, carried)
+        for branch in branches_of(node):
+            _share_with(branch, read, returned)
+    for node in calls(model, LOOP):
+        carried = [_observer_of(operand, model) for operand in node.args[2]]
+        condition, body = branches_of(node)
+        _share_with(condition, carried, [])
+        _share_with(body, carried, carried)
 
 
 def _share_with(
-    branch: nn.Module, read: list[_Shared], returned: list[_Shared]
+    branch: GraphModule, read: list[_Shared], returned: list[_Shared]
 ) -> None:
     """Put observers in the place of those that a branch has for its inputs and results, which are none of the net's."""
-    assert isinstance(branch, GraphModule)
     for module in branch.children():
         if isinstance(module, GuardedObserver):
             module.input_name = ""

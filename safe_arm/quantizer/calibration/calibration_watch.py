@@ -8,7 +8,6 @@ Laplace 80, exp(N(0, 1)) 60, power spectra 34, quiet audio with 0.1 % of clicks 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from safe_arm.core.doubts import doubtful_tensors, infinite_factors, merged_inputs
-from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.core.errors import warn_of_doubt
 from safe_arm.quantizer.calibration.input_statistics import InputStatistics
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
 
@@ -165,7 +164,7 @@ class CalibrationWatch:
         if given[1:] != sizes[1:] or len(given) != len(sizes):
             self._of_other_sizes.add(name)
             doubt = _OTHER_SIZES.format(name, tuple(given), tuple(sizes))
-            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(doubt)
 
     def _has_several(self, name: str, sample: Tensor) -> bool:
         """Tell whether a sample is a batch of several that differ, of a net that was exported for fewer."""
@@ -182,14 +181,14 @@ class CalibrationWatch:
         if name not in self._have_nan:
             self._have_nan.add(name)
             doubt = _NOT_A_NUMBER.format(self._inputs[name].count, missing, name)
-            warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(doubt)
 
     def warn(self) -> None:
         """Say once what is wrong with the samples, when the model is converted."""
         if not self.over:
             self.over = True
             for finding in self.findings():
-                warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
+                warn_of_doubt(finding)
             for seen in self._inputs.values():
                 seen.first = None  # The samples are the user's to keep.
 
@@ -197,7 +196,7 @@ class CalibrationWatch:
         """Say once that no sample has reached any observer of the model."""
         if not self._was_missed:
             self._was_missed = True
-            warnings.warn(_UNCALIBRATED, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(_UNCALIBRATED)
 
     def judge(
         self,
@@ -218,7 +217,7 @@ class CalibrationWatch:
         self._judged.add(name)
         findings = list(lost_values(name, seen.statistics, step, levels))
         for finding in findings:
-            warnings.warn(finding, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(finding)
         return bool(findings)
 
     def take_all_branches(self) -> None:

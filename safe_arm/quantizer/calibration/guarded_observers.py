@@ -40,7 +40,13 @@ from safe_arm.quantizer.domains.saturated_domains import end_where_readers_satur
 from safe_arm.quantizer.domains.thresholds import round_thresholds
 from safe_arm.quantizer.graphs.graph_edits import replace_node, static_sizes
 from safe_arm.quantizer.graphs.own_names import own_name
-from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, shown, value_of
+from safe_arm.quantizer.graphs.stand_ins import (
+    Observer,
+    Observers,
+    least_known,
+    shown,
+    value_of,
+)
 from safe_arm.quantizer.training.trained_domains import cover_each_value
 from safe_arm.quantizer.training.trained_weights import follow_weights
 
@@ -238,13 +244,9 @@ def _copies_of_buffers(
 
 def _has_range(observer: Observer) -> bool | None:
     """Tell whether an observer has a range; None if it keeps none."""
-    observer = getattr(observer, "activation_post_process", observer)
     # A domain that is parted from a join's has its range.
-    observer = getattr(observer, "shared", observer)
-    low = getattr(observer, "min_val", None)
-    if not isinstance(low, torch.Tensor):
-        return None
-    return not bool(low.isposinf().all())
+    low = least_known(getattr(observer, "shared", observer))
+    return None if low is None else not bool(low.isposinf().all())
 
 
 def _not_a_number(observer: Observer) -> str:
@@ -285,7 +287,7 @@ def leave_float(
         unmark_quantized(member)
         ledger.add("observe", reason, member)
         for source in member.all_input_nodes:
-            _read_constant_itself(model, member, source)
+            _read_constant_itself(member, source)
     ledger.warn()
 
 
@@ -308,7 +310,7 @@ def _is_read_once_as_float(node: Node) -> bool:
     return gives_float(node) and len(node.users) == 1
 
 
-def _read_constant_itself(model: GraphModule, member: Node, source: Node) -> None:
+def _read_constant_itself(member: Node, source: Node) -> None:
     """Let a float operator read its weight or bias instead of the observed or quantised copy of it."""
     origin = source
     while origin.args:

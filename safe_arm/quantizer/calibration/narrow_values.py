@@ -7,13 +7,12 @@ channel of 1e-3 beside one of 1000.
 from __future__ import annotations
 
 import math
-import warnings
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.core.errors import warn_of_doubt
 
 #: Steps that a quantity has to span; with fewer it has less than 3 of its 8 bits.
 _STEPS = 8.0
@@ -123,7 +122,7 @@ class NarrowValue:
         self.judged = True
         text = self._doubt(step, steps)
         if text:
-            warnings.warn(text, DoubtfulInputWarning, stacklevel=2)
+            warn_of_doubt(text)
 
     def _doubt(self, step: float, steps: int) -> str:
         low, high = float(self.whole.low), float(self.whole.high)

@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.acceleration import histogram_search
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, value_of
@@ -57,7 +57,7 @@ def allow_small_steps(observers: Observers) -> None:
             continue
         read, weight = sources
         value = value_of(place)
-        bias = attribute(value.graph.owning_module, value.target)
+        bias = stored_value(value)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
     added = _added(observers)
     for observer in observers.values():

@@ -6,14 +6,13 @@ the accelerator.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.core.errors import warn_of_doubt
 from safe_arm.core.exceptions import attempted
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.guarded_observers import GuardedObserver
@@ -65,7 +64,7 @@ class Branches:
         for name, branch in self._untaken.items():
             if any(isinstance(each, GuardedObserver) for each in branch.modules()):
                 doubt = _UNTAKEN.format(name)
-                warnings.warn(doubt, DoubtfulInputWarning, stacklevel=2)
+                warn_of_doubt(doubt)
             with torch.no_grad():
                 for operands in self._operands:
                     attempted(branch, *operands)

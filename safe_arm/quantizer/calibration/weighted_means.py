@@ -15,7 +15,7 @@ from torch import Tensor
 from torchao.quantization.pt2e.observer import PerChannelMinMaxObserver
 
 from safe_arm._compat.annotations import ScaleAndZero
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.stand_ins import Observers, value_of
 
 #: The sums of trained weights are not so near to 1 in all channels.
@@ -35,7 +35,7 @@ def keep_weighted_means(observers: Observers) -> None:
         value = value_of(place)
         if value.op != "get_attr" or type(observer) is not PerChannelMinMaxObserver:
             continue
-        weight = attribute(value.graph.owning_module, value.target)
+        weight = stored_value(value)
         rows = weight.detach().movedim(observer.ch_axis, 0).flatten(1)
         if bool(((rows.sum(1) - 1).abs() < _TOLERANCE).all()):
             find = partial(_qparams, observer._calculate_qparams, observer, rows)

@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 
 from safe_arm._compat.annotations import ScaleAndZero
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
@@ -67,7 +67,7 @@ def _is_one_number(value: Node) -> bool:
     """Tell whether a value is a constant of one number and zeros; the steps of its range divide it."""
     if value.op != "get_attr":
         return False
-    constant = attribute(value.graph.owning_module, value.target).detach()
+    constant = stored_value(value).detach()
     return len(constant[constant != 0].unique()) <= 1
 
 
@@ -81,7 +81,7 @@ def _whole_numbers(graph: Graph) -> set[Node]:
         if not value.is_floating_point():
             whole.add(node)
         elif node.op == "get_attr":
-            constant = attribute(graph.owning_module, node.target)
+            constant = stored_value(node)
             if _are_whole(constant.detach()):
                 whole.add(node)
         elif op_name(node) in _ROUNDS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     EdgeOrNode,
@@ -16,15 +15,14 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    annotated_nodes,
     annotation_of,
     place_of,
     specs_read,
     unmark_quantized,
 )
+from safe_arm.core.control_flow import CONDITION, LOOP
 from safe_arm.quantizer.graphs.graph_edits import calls
-
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 
 #: The place whose domain each value has; None until a reader gives it one.
 Domains: TypeAlias = dict[Node, EdgeOrNode | None]
@@ -58,12 +56,12 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
         takes_control_flow: the device runs conditions. Their operands share a domain, because stock's lowering knows
             one. Elsewhere the CPU runs them: they take and return floats, and their branches are delegated.
     """
-    for node in calls(model, _CONDITION):
+    for node in calls(model, CONDITION):
         annotation = annotation_of(node)
         if annotation is not None:
             _free(node, annotation, takes_control_flow)
     if takes_control_flow:
-        for node in calls(model, _LOOP):
+        for node in calls(model, LOOP):
             if annotation_of(node) is not None:
                 _carry(node)
 
@@ -117,9 +115,8 @@ def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) ->
 def _followers(node: Node, place: EdgeOrNode) -> list[_Follower]:
     """Return the operators that share the domain of a place, but for a condition and its results."""
     followers = []
-    for reader in node.graph.nodes:
-        annotation = annotation_of(reader)
-        if annotation is None or reader is node or reader in node.users:
+    for reader, annotation in annotated_nodes(node.graph):
+        if reader is node or reader in node.users:
             continue
         sources = [
             source

@@ -13,15 +13,18 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
-    annotation_of,
+    annotated_nodes,
     int8_spec,
     is_calibrated,
     place_of,
     shares,
     spec_at,
+    specs_of,
+    specs_read,
 )
 from safe_arm.core.island import activation_bounds, call_functions, op_name
 from safe_arm.core.operators import VIEWS, named
+from safe_arm.quantizer.graphs.graph_edits import moved_from
 
 _PADS = named("constant_pad_nd pad")
 
@@ -38,22 +41,19 @@ def part_from_casts(model: GraphModule) -> None:
     for node in call_functions(model):
         if not shares(node) or not _needs_own_domain(node):
             continue
-        for source, shared in list(annotation_of(node).input_qspec_map.items()):
+        for source, shared in list(specs_read(node).items()):
             place, _ = place_of(shared)
             if not isinstance(place, tuple):
                 place = (source, node)
             if _is_of_cast(spec_at(place)):
                 value, reader = place
-                annotation_of(reader).input_qspec_map[value] = spec
+                specs_read(reader)[value] = spec
 
 
 def _spec_of_activations(model: GraphModule) -> QuantizationSpec | None:
     """Return the specification of 8 bits that an operator of a graph reads or gives values with."""
-    for node in model.graph.nodes:
-        annotation = annotation_of(node)
-        if annotation is None:
-            continue
-        for spec in (annotation.output_qspec, *annotation.input_qspec_map.values()):
+    for _, annotation in annotated_nodes(model.graph):
+        for spec in specs_of(annotation):
             plain = int8_spec(spec)
             if plain is not None and is_calibrated(plain):
                 return plain
@@ -66,15 +66,12 @@ def _needs_own_domain(node: Node) -> bool:
         return True
     if op_name(node) in _PADS:
         return any(isinstance(each, float) and each % 1 for each in node.args)
-    return not all(map(_counts, annotation_of(node).input_qspec_map))
+    return not all(map(_counts, specs_read(node)))
 
 
 def _counts(value: Node) -> bool:
     """Tell whether a value is an integer that was cast, or a view of one."""
-    while op_name(value) in VIEWS:
-        value = value.all_input_nodes[0]
-    annotation = annotation_of(value)
-    return annotation is not None and _is_of_cast(annotation.output_qspec)
+    return _is_of_cast(spec_at(moved_from(value, VIEWS)))
 
 
 def _is_of_cast(spec: object) -> bool:

@@ -6,9 +6,9 @@ import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from safe_arm._compat.annotations import annotation_of, is_calibrated
+from safe_arm._compat.annotations import is_calibrated, spec_at
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
-from safe_arm.quantizer.graphs.graph_edits import calls
+from safe_arm.quantizer.graphs.graph_edits import calls, is_read_once
 
 _ATEN = torch.ops.aten
 
@@ -39,12 +39,9 @@ def give_clamps_domains(model: GraphModule) -> None:
 def _is_sole_reader(clamp: Node) -> bool:
     """Return whether only a clamp reads what is calibrated for it."""
     source = clamp.args[0]
-    if not isinstance(source, Node) or len(source.users) != 1:
+    if not is_read_once(source):
         return False
-    annotation = annotation_of(source)
-    if annotation is None:
-        return False
-    spec = annotation.output_qspec
+    spec = spec_at(source)
     if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
         return False
     return is_calibrated(spec)

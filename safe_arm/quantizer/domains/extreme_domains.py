@@ -18,11 +18,10 @@ from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
 from safe_arm.quantizer.graphs.graph_edits import moved_from
 from safe_arm.quantizer.graphs.stand_ins import (
+    Limiter,
     Observer,
     Observers,
-    StandIn,
     put_in_front,
-    shown,
 )
 
 _ATEN = torch.ops.aten
@@ -43,7 +42,7 @@ OperatorCall: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 Extreme: TypeAlias = tuple[OperatorCall, ...]
 
 
-class ExtremeObserver(StandIn):
+class ExtremeObserver(Limiter):
     """Shows an observer a value without what is far below all that maxima take of it, or above what minima take.
 
     Args:
@@ -62,14 +61,8 @@ class ExtremeObserver(StandIn):
         self.extremes = extremes
         self.sign = sign
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
-        result = shown(self.observer, self._near(x))
-        if hasattr(self.observer, "fake_quant_enabled"):
-            return result
-        return x
-
-    def _near(self, x: Tensor) -> Tensor:
+    def limited(self, x: Tensor) -> Tensor:
+        """Return a value of any shape without what is far beyond its extremes."""
         if not x.numel():
             return x
         taken = []

@@ -8,8 +8,8 @@ from collections.abc import Collection
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import calls, depends_on_input
+from safe_arm.core.attributes import stored_value
+from safe_arm.quantizer.graphs.graph_edits import calls, depends_on_input, is_stored
 from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy, has_own_copy
 
@@ -61,7 +61,7 @@ def _is_scaled_by_constant(layer: Node, user: Node) -> bool:
 
 def _shares_weights(layer: Node) -> bool:
     for parameter in layer.args[1:3]:
-        if isinstance(parameter, Node) and parameter.op == "get_attr":
+        if is_stored(parameter):
             reads = layer.graph.find_nodes(op="get_attr", target=parameter.target)
             if sum(len(read.users) for read in reads) > 1:
                 return True
@@ -78,7 +78,7 @@ def _copy_sources(
         return
     if str(value.target) in written or has_own_copy(value, layer):
         return
-    if isinstance(attribute(model, value.target), torch.Tensor):
+    if isinstance(stored_value(value), torch.Tensor):
         give_own_copy(model, value, reader, layer)
         if not value.users:
             model.graph.erase_node(value)

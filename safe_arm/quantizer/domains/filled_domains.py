@@ -129,7 +129,9 @@ def leave_fills_out(
     for node in nodes:
         observer = observers[node]
         number, places = _filled(node, values)
-        if abs(number) <= SMALLEST_FILL or not _is_unfilled(observer):
+        if abs(number) <= SMALLEST_FILL or not has_one_scale(observer):
+            continue
+        if isinstance(observer, FilledObserver):
             continue
         moved = moved_to_extremes(node, number)
         if {id(observers.get(each)) for each in moved} != {id(observer)}:
@@ -142,10 +144,6 @@ def leave_fills_out(
         for place in places:
             if observers.get(place) is observer:
                 observers[place] = unfilled
-
-
-def _is_unfilled(observer: Observer | None) -> bool:
-    return has_one_scale(observer) and not isinstance(observer, FilledObserver)
 
 
 def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:

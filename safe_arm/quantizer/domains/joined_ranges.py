@@ -7,7 +7,6 @@ boxes of a detector reach to hundreds of pixels, and its scores to 1: beside the
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
-from safe_arm.core.errors import DoubtfulInputWarning
+from safe_arm.core.errors import warn_of_doubt
 from safe_arm.core.written import module_path
 
 _ATEN = torch.ops.aten
@@ -83,7 +82,7 @@ class JoinedValue:
             f"{self.value} spans {share} of the {steps} steps of the domain that"
             f" {self.join} gives to all that it joins, which {cost}: {_ADVICE}"
         )
-        warnings.warn(text, DoubtfulInputWarning, stacklevel=2)
+        warn_of_doubt(text)
 
 
 def joined_values(observers: Mapping[EdgeOrNode, object]) -> dict[Node, JoinedValue]:

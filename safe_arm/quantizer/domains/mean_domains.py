@@ -17,9 +17,13 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
 )
-from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import calls, readers_of, static_sizes
+from safe_arm.quantizer.graphs.graph_edits import (
+    calls,
+    moved_from,
+    readers_of,
+    static_sizes,
+)
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
 
 _ATEN = torch.ops.aten
@@ -75,7 +79,7 @@ def leave_room_for_means(model: GraphModule) -> None:
         scaled = _scaled(node)
         if scaled is None or _terms(node) < _TERMS:
             continue
-        if not _is_subtracted(scaled, _unshaped(node.args[0])):
+        if not _is_subtracted(scaled, moved_from(node.args[0], RESHAPES)):
             continue
         for each in (node, scaled):
             _leave_room(each)
@@ -132,15 +136,9 @@ def _is_subtracted(mean: Node, values: Any) -> bool:
     for reader in readers_of(mean, RESHAPES):
         if reader.target is not _DIFFERENCE:
             return False
-        if _unshaped(reader.args[0]) is not values:
+        if moved_from(reader.all_input_nodes[0], RESHAPES) is not values:
             return False
     return bool(mean.users)
-
-
-def _unshaped(value: Any) -> Any:
-    while isinstance(value, Node) and op_name(value) in RESHAPES:
-        value = value.args[0]
-    return value
 
 
 def _with_room(spec: Any) -> Any:

@@ -10,7 +10,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from safe_arm._compat.annotations import annotation_of, plain_spec
+from safe_arm._compat.annotations import annotated_nodes, plain_spec, spec_at
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 
@@ -32,17 +32,14 @@ def keep_moved_domains(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
-    for reader in model.graph.nodes:
-        annotation = annotation_of(reader)
-        if annotation is None:
-            continue
+    for _, annotation in annotated_nodes(model.graph):
         for value, spec in annotation.input_qspec_map.items():
             if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
                 continue
             origin = _origin(value)
             if origin is value:
                 continue
-            own = _output_spec(origin)
+            own = plain_spec(spec_at(origin))
             if own is not None and own.dtype == spec.dtype and not own.is_dynamic:
                 annotation.input_qspec_map[value] = SharedQuantizationSpec(origin)
 
@@ -58,12 +55,6 @@ def _origin(value: Node) -> Node:
 
 
 def _moves(node: Node) -> bool:
-    annotation = annotation_of(node)
-    if annotation is not None and annotation.output_qspec is not None:
+    if spec_at(node) is not None:
         return False
     return node.target is operator.getitem or op_name(node) in _MOVES
-
-
-def _output_spec(node: Node) -> QuantizationSpec | None:
-    annotation = annotation_of(node)
-    return None if annotation is None else plain_spec(annotation.output_qspec)

@@ -9,9 +9,12 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import (
+    annotated_nodes,
     annotation_of,
     int8_spec,
     shares,
+    shares_place,
+    spec_at,
     specs_read,
 )
 from safe_arm.core.island import op_name
@@ -22,12 +25,8 @@ _PADS = named("constant_pad_nd pad")
 
 def shared_spec(node: Node) -> QuantizationSpec | None:
     """Return the specification that an operator's output of int8 shares with others; None if it shares none."""
-    annotation = annotation_of(node)
-    if annotation is None:
-        return None
-    if not isinstance(annotation.output_qspec, SharedQuantizationSpec):
-        return None
-    return int8_spec(annotation.output_qspec)
+    spec = spec_at(node)
+    return int8_spec(spec) if isinstance(spec, SharedQuantizationSpec) else None
 
 
 def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> None:
@@ -40,14 +39,11 @@ def give_own_domain(model: GraphModule, node: Node, spec: QuantizationSpec) -> N
     """
     edge = (node.args[0], node)
     same = SharedQuantizationSpec(node)
-    for other in model.graph.nodes:
-        annotation = annotation_of(other)
-        if annotation is None:
-            continue
-        if _is_shared(annotation.output_qspec, edge):
+    for _, annotation in annotated_nodes(model.graph):
+        if shares_place(annotation.output_qspec, edge):
             annotation.output_qspec = same
         for source, shared in annotation.input_qspec_map.items():
-            if _is_shared(shared, edge):
+            if shares_place(shared, edge):
                 annotation.input_qspec_map[source] = same
     annotation_of(node).output_qspec = spec
 
@@ -71,7 +67,3 @@ def is_joined(value: Node) -> bool:
 def _fills(reader: Node) -> bool:
     """Tell whether an operator adds a number to the values that it moves that may lie outside their domain."""
     return op_name(reader) in _PADS and any(reader.args[2:])
-
-
-def _is_shared(spec: object, edge: object) -> bool:
-    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge

@@ -10,6 +10,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
+from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.domains.own_domains import give_own_domain, shared_spec
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -18,7 +19,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     pair,
     tensor_of,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.precision.exact_products import number_spec
 
 _POOL = torch.ops.aten.avg_pool2d.default
@@ -119,8 +119,7 @@ def _insert_step(pool: Node, kernel: list[int], spec: QuantizationSpec) -> None:
 def _convolve(pool: Node, kernel: list[int], stride: list[int]) -> None:
     """Make a convolution of a pool, under the pool's name."""
     source = pool.all_input_nodes[0]
-    like = tensor_of(source)
-    assert like is not None
+    like = source.meta["val"]
     channels = like.shape[1]
     weight = 1 / (kernel[0] * kernel[1])
     shape = (channels, 1, *kernel)

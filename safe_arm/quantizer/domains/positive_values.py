@@ -15,6 +15,7 @@ from safe_arm.quantizer.graphs.stand_ins import (
     Observer,
     Observers,
     StandIn,
+    least_known,
     put_in_front,
     shown,
 )
@@ -62,6 +63,5 @@ def keep_positive(
 
 
 def _is_rounded(observer: Observer) -> bool:
-    known = getattr(observer, "activation_post_process", None)
-    bound = getattr(known, "min_val", None)
-    return isinstance(bound, Tensor) and hasattr(observer, "fake_quant_enabled")
+    is_kept = least_known(observer) is not None
+    return is_kept and hasattr(observer, "fake_quant_enabled")

@@ -14,17 +14,15 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import op_name
+from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.graphs.graph_edits import readers_of
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.stand_ins import (
+    Limiter,
     Observer,
     Observers,
-    StandIn,
     put_in_front,
-    shown,
 )
 
 #: Operators whose results are elements of what they read, so that to limit it limits them.
@@ -74,7 +72,7 @@ _NEAR = {
 _CLAMPS = ("aten::clamp", "aten::hardtanh")
 
 
-class ReachedObserver(StandIn):
+class ReachedObserver(Limiter):
     """Shows an observer what its readers tell apart.
 
     Args:
@@ -87,18 +85,15 @@ class ReachedObserver(StandIn):
         self.reach = reach
         self.highest = -math.inf
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+    def limited(self, x: Tensor) -> Tensor:
+        """Return a value of any shape as far as its readers tell numbers apart."""
         low = self.reach.low
         if self.reach.lowest < low and x.numel():
             largest = min(float(x.detach().amax()), 0.0)
             self.highest = max(self.highest, largest)
             lowest = min(self.reach.lowest, low + self.highest)
             low = max(low + largest, lowest)
-        result = shown(self.observer, x.clamp(low, self.reach.high))
-        if hasattr(self.observer, "fake_quant_enabled"):
-            return result
-        return x
+        return x.clamp(low, self.reach.high)
 
 
 def end_where_readers_saturate(

@@ -26,15 +26,16 @@ from safe_arm._compat.annotations import (
     plain_spec,
     specs_read,
 )
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.domains.own_domains import is_joined
-from safe_arm.quantizer.graphs.graph_edits import moved_from
+from safe_arm.quantizer.graphs.graph_edits import is_stored, moved_from, operands_of
 from safe_arm.quantizer.graphs.mask_bounds import (
     is_bound,
     is_limited_mask,
 )
+from safe_arm.quantizer.precision.two_steps import fixed_spec
 
 _ATEN = torch.ops.aten
 Edge = tuple[Node, Node]
@@ -57,9 +58,9 @@ def share_softmax_domains(model: GraphModule) -> None:
     for node in call_functions(model):
         if is_limited_mask(node):
             _limit(node)
-        elif _is_masked(model, node):
+        elif _is_masked(node):
             _mask(node, domains)
-        elif _is_factor(model, node):
+        elif _is_factor(node):
             _fix(node)
         elif node.target == _ATEN.amax.default:
             _maximum(node, domains)
@@ -100,7 +101,7 @@ def _annotation(node: Node) -> QuantizationAnnotation | None:
     return annotation
 
 
-def _is_masked(model: GraphModule, node: Node) -> bool:
+def _is_masked(node: Node) -> bool:
     """Return whether a node masks its first tensor of numbers, as masked softmaxes are written."""
     if node.target == _ATEN.add.Tensor:
         return _is_moved_mask(node.args[1])
@@ -110,9 +111,7 @@ def _is_masked(model: GraphModule, node: Node) -> bool:
         bound = node.args[2]
     else:
         return False
-    if not isinstance(bound, Node) or bound.op != "get_attr":
-        return False
-    return is_bound(attribute(model, bound.target))
+    return is_stored(bound) and is_bound(stored_value(bound))
 
 
 def _is_moved_mask(value: object) -> bool:
@@ -163,17 +162,14 @@ def _maximum(node: Node, domains: dict[Node, _Domain]) -> None:
 
 def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     """Give the distance of scores to their maximum the scale of the scores, and a domain that ends at 0."""
+    source: Any
     source, maximum = node.args[:2]
-    if not isinstance(maximum, Node):
-        return
-    if maximum.target != _ATEN.amax.default:
-        return
     annotation = _annotation(node)
-    if maximum.args[0] is not source:
+    if operands_of(maximum, _ATEN.amax.default)[0] is not source:
         return
     if node.kwargs or annotation is None:
         return
-    scores = domains.get(source)  # type: ignore[arg-type]
+    scores = domains.get(source)
     if scores is None:
         if is_joined(node):
             return
@@ -187,22 +183,20 @@ def _distance(node: Node, domains: dict[Node, _Domain]) -> None:
     annotation.output_qspec = distance.derived
 
 
-def _is_factor(model: GraphModule, node: Node) -> bool:
+def _is_factor(node: Node) -> bool:
     """Return whether a node says which scores a mask keeps that is known at run time."""
     source = node.args[0]
     if not isinstance(source, Node):
         return False
     if node.target == _ATEN.clamp.default:
-        if source.target != _ATEN.add.Tensor:
-            return False
-        return _is_moved_mask(source.args[0])
+        return _is_moved_mask(operands_of(source, _ATEN.add.Tensor)[0])
     if node.target != _ATEN.where.self:
         return False
-    if _is_masked(model, node):
+    if _is_masked(node):
         return False
     if any(chosen.op != "get_attr" for chosen in node.all_input_nodes[1:]):
         return False
-    return any(_is_masked(model, reader) for reader in source.users)
+    return any(_is_masked(reader) for reader in source.users)
 
 
 def _fix(node: Node) -> None:
@@ -253,23 +247,10 @@ def _follow(
 
 
 def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
-    low = spec.quant_min
-    high = spec.quant_max
-    assert low is not None
-    assert high is not None
-    steps = high
-    zero_point = 0
+    fixed = replace(fixed_spec(spec, 1.0), qscheme=spec.qscheme)
     if spec.dtype == torch.int8:
-        steps = high - low
-        zero_point = low
-    return FixedQParamsQuantizationSpec(
-        dtype=spec.dtype,
-        scale=1 / steps,
-        zero_point=zero_point,
-        quant_min=low,
-        quant_max=high,
-        qscheme=spec.qscheme,
-    )
+        return fixed
+    return replace(fixed, scale=1 / fixed.quant_max, zero_point=0)  # type: ignore[operator]
 
 
 def _limit(node: Node) -> None:

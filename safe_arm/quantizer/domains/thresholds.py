@@ -12,8 +12,8 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.attributes import attribute
 from safe_arm.quantizer.graphs.graph_edits import (
-    add_call,
     add_constant,
+    add_operator,
     replace_node,
     tensor_of,
 )
@@ -77,15 +77,14 @@ class Threshold(StandIn):
         step, zero_point = map(float, self.calculate_qparams())
         domain = (step, int(zero_point), self.quant_min, self.quant_max, self.dtype)
         rounded = self.rounded(attribute(model, source.target), step)
-        graph = model.graph
-        with graph.inserting_before(node):
+        with model.graph.inserting_before(node):
             name = f"threshold_{node.name}"
             constant = add_constant(model, name, rounded, tensor_of(source))
-            codes = add_call(
-                graph, _QUANTISED.quantize_per_tensor.default, constant, *domain
+            codes = add_operator(
+                _QUANTISED.quantize_per_tensor.default, constant, *domain
             )
-            value = add_call(
-                graph, _QUANTISED.dequantize_per_tensor.default, codes, *domain
+            value = add_operator(
+                _QUANTISED.dequantize_per_tensor.default, codes, *domain
             )
         replace_node(node, value)
 

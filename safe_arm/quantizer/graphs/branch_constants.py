@@ -11,8 +11,10 @@ from collections.abc import Iterable
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
+from safe_arm.core.control_flow import CONDITION, LOOP, branch_reads, branches_of
 from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
     calls,
     is_branch,
     is_float32,
@@ -21,8 +23,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     tensor_of,
 )
 
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 _CLONE = torch.ops.aten.clone.default
 _DROPOUT = torch.ops.aten.dropout.default
 _FULL = torch.ops.aten.full.default
@@ -36,19 +36,14 @@ def pass_tensors_in(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation; changed in place, with the graphs of its branches.
     """
-    for node in list(calls(model, _CONDITION, _LOOP)):
-        first = 0 if node.target is _LOOP else 1
-        branches: dict[str, GraphModule] = {}
-        for read in node.args[first : first + 2]:
-            branch = model.get_submodule(read.target)
-            assert isinstance(branch, GraphModule)
-            branches[read.target] = branch
+    for node in list(calls(model, CONDITION, LOOP)):
+        branches = branches_of(node)
         tensors: list[Node] = []
-        for name, branch in branches.items():
+        for branch, name in zip(branches, branch_reads(node), strict=True):
             pass_tensors_in(branch)
             for read in _tensors_read(branch):
-                outside = _hand_over(read, node, f"{read.name}_of_{name}")
-                _take_in(read, outside, branches.values())
+                outside = _hand_over(read, node, f"{read.name}_of_{name.target}")
+                _take_in(read, outside, branches)
                 tensors.append(outside)
         if tensors:
             *others, operands = node.args
@@ -69,12 +64,9 @@ def _hand_over(read: Node, node: Node, name: str) -> Node:
     """Store what a branch reads outside of it, under a name, and read it there."""
     model = node.graph.owning_module
     assert model is not None
-    value = attribute(read.graph.owning_module, read.target)
+    value = stored_value(read)
     set_attribute(model, name, value)
-    with node.graph.inserting_before(node):
-        outside = node.graph.get_attr(name)
-    outside.meta = dict(read.meta)
-    return outside
+    return Writer(node).read(name, read)
 
 
 def _take_in(read: Node, outside: Node, branches: Iterable[GraphModule]) -> None:
@@ -106,10 +98,8 @@ def drop_copies_in_branches(model: GraphModule) -> None:
     Args:
         model: a float graph before annotation; the graphs of its branches are changed in place.
     """
-    for node in calls(model, _CONDITION):
-        for read in node.args[1:3]:
-            branch = model.get_submodule(read.target)
-            assert isinstance(branch, GraphModule)
+    for node in calls(model, CONDITION):
+        for branch in branches_of(node):
             drop_copies_in_branches(branch)
             for copied in list(calls(branch, _CLONE, _DROPOUT)):
                 is_plain = not copied.kwargs and not any(copied.args[2:])
@@ -129,7 +119,7 @@ def fill_branches(model: GraphModule) -> None:
     for node in model.graph.find_nodes(op="get_attr"):
         if tensor_of(node) is None:
             continue
-        stored = attribute(model, node.target)
+        stored = stored_value(node)
         values = stored.unique()
         if len(values) != 1:
             continue

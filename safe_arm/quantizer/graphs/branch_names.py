@@ -9,13 +9,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
+from safe_arm.core.control_flow import CONDITION, LOOP, branch_reads
 from safe_arm.quantizer.graphs.graph_edits import calls
-
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 
 
 def own_branches(model: GraphModule) -> None:
@@ -56,8 +53,6 @@ def name_branches(model: GraphModule, names: list[str]) -> None:
 
 def _reads(model: GraphModule) -> list[Any]:
     reads: list[Any] = []
-    for condition in calls(model, _CONDITION):
-        reads += condition.args[1:3]
-    for loop in calls(model, _LOOP):
-        reads += loop.args[:2]
+    for node in calls(model, CONDITION, LOOP):
+        reads += branch_reads(node)
     return reads

@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.control_flow import CONDITION, LOOP, branches_of
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.graph_edits import calls, replace_node
 from safe_arm.quantizer.graphs.plain_scopes import written_in
 
-_CONDITION = torch.ops.higher_order.cond
-_LOOP = torch.ops.higher_order.while_loop
 _WHERE = torch.ops.aten.where.self
 
 
@@ -25,11 +24,9 @@ def choose_in_loops(model: GraphModule) -> None:
         model: a float graph before annotation; the bodies of its loops are changed in place.
     """
     for graph_module in graph_modules(model):
-        for loop in calls(graph_module, _LOOP):
-            read: Any = loop.args[1]
-            body = graph_module.get_submodule(read.target)
-            assert isinstance(body, GraphModule)
-            while conditions := list(calls(body, _CONDITION)):
+        for loop in calls(graph_module, LOOP):
+            _, body = branches_of(loop)
+            while conditions := list(calls(body, CONDITION)):
                 for condition in conditions:
                     _choose(condition, body)
             body.recompile()
@@ -37,11 +34,9 @@ def choose_in_loops(model: GraphModule) -> None:
 
 def _choose(condition: Node, body: GraphModule) -> None:
     arguments: Any = condition.args
-    predicate, *branches, operands = arguments
+    predicate, *reads, operands = arguments
     results = []
-    for read in branches:
-        branch = body.get_submodule(read.target)
-        assert isinstance(branch, GraphModule)
+    for read, branch in zip(reads, branches_of(condition), strict=True):
         results.append(written_in(branch, operands, condition, read.target))
     for pick in list(condition.users):
         index = pick.args[1]
@@ -51,6 +46,6 @@ def _choose(condition: Node, body: GraphModule) -> None:
         chosen.meta = dict(pick.meta)
         replace_node(pick, chosen)
     body.graph.erase_node(condition)
-    for read in branches:
+    for read in reads:
         body.graph.erase_node(read)
         body.delete_submodule(read.target)

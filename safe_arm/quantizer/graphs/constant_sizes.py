@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-from torch._subclasses import FakeTensor
 from torch.fx import GraphModule
+
+from safe_arm._compat.dynamic_sizes import fake_mode_of
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def sizes_of_constants_kept(model: GraphModule) -> Iterator[None]:
     Stock makes the sizes of each buffer symbols: where integers are gathered by an index that is a buffer, the
     decomposition of a mean raises on a size that is not dynamic.
     """
-    mode = _mode_of(model)
+    mode = fake_mode_of(model)
     if mode is None:
         yield
         return
@@ -27,12 +27,3 @@ def sizes_of_constants_kept(model: GraphModule) -> Iterator[None]:
         yield
     finally:
         mode.static_shapes = before
-
-
-def _mode_of(model: GraphModule) -> torch._subclasses.FakeTensorMode | None:
-    """Return the mode in which the values of a graph are fake."""
-    for node in model.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, FakeTensor):
-            return value.fake_mode
-    return None

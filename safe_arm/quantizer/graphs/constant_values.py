@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,10 +13,11 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite_nodes
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
     written_buffers,
@@ -60,7 +62,6 @@ class ConstantValues:
     """
 
     def __init__(self, model: GraphModule, *, of_parameters: bool = False) -> None:
-        self._model = model
         self._values: dict[Node, Any] = {}
         self._state = written_buffers(model)
         self._of_parameters = of_parameters
@@ -117,7 +118,7 @@ class ConstantValues:
         return _UNKNOWN if isinstance(value, Caught) else value
 
     def _read(self, node: Node) -> Any:
-        value = attribute(self._model, node.target)
+        value = stored_value(node)
         if node.target in self._state:
             return _UNKNOWN
         if isinstance(value, torch.nn.Parameter) and not self._of_parameters:
@@ -125,9 +126,22 @@ class ConstantValues:
         return value
 
 
+class ConstantWriter(Writer):
+    """Writes operators before one of a float graph, and knows which values are constant.
+
+    Args:
+        node: the operator in whose place they are written.
+        values: the constants of its graph.
+    """
+
+    def __init__(self, node: Node, values: ConstantValues) -> None:
+        super().__init__(node)
+        self.value_of = values.of
+
+
 def rewrite_with_constants(
     model: GraphModule,
-    rewrite: Callable[[Node, ConstantValues], bool],
+    rewrite: Callable[..., bool],
     *,
     of_parameters: bool = False,
 ) -> None:
@@ -140,13 +154,7 @@ def rewrite_with_constants(
     """
     for module in graph_modules(model):
         values = ConstantValues(module, of_parameters=of_parameters)
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if rewrite(node, values):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+        rewrite_nodes(module, partial(rewrite, values=values))
 
 
 def number_of(constant: Tensor | None) -> float | None:

@@ -7,7 +7,7 @@ from torch.fx import GraphModule, Node
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, moved_from
 from safe_arm.quantizer.graphs.own_writes import functional_of
 
 
@@ -45,16 +45,10 @@ def _write_apart(module: GraphModule, values: ConstantValues) -> None:
 
 def _is_last(node: Node, values: ConstantValues) -> bool:
     """Return whether an operator that depends on an input reads a value; a view of a constant is left as it is."""
-    if op_name(node) in VIEWS and not _begins_with_factory(node):
+    if op_name(node) in VIEWS and moved_from(node, VIEWS).op != "call_function":
         return False
     readers = [user for user in node.users if user.op != "output"]
     return any(values.of(reader) is None for reader in readers)
-
-
-def _begins_with_factory(node: Node) -> bool:
-    while op_name(node) in VIEWS and node.all_input_nodes:
-        node = node.all_input_nodes[0]
-    return node.op == "call_function"
 
 
 def _replace(node: Node, values: ConstantValues) -> None:

@@ -16,6 +16,7 @@ from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
 from safe_arm.quantizer.graphs.named_sizes import name_sizes
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
+    reshapes_in_place,
     schema_of,
     written_arguments,
 )
@@ -67,15 +68,10 @@ def _is_write(node: Node) -> bool:
         return False
     if not is_mutable(node):
         return False
-    if _reshapes_in_place(node):
+    if reshapes_in_place(node):
         return False
     first = node.args[0]
     return isinstance(first, Node) and written_arguments(node) == [first]
-
-
-def _reshapes_in_place(node: Node) -> bool:
-    """Return whether an operator makes its first argument a view of itself, as ``unsqueeze_`` and ``detach_`` do."""
-    return torch.Tag.inplace_view in getattr(node.target, "tags", ())
 
 
 def _viewed(node: Node) -> Node | None:
@@ -211,7 +207,7 @@ class _Functional:
     def _rewrite(self, node: Node) -> None:
         """Let a node of the old graph read the values that are current, and note what it writes."""
         self._at = node
-        if _reshapes_in_place(node):
+        if reshapes_in_place(node):
             node.target = _without_writing(node)
         if node in self._writes:
             self._store(self._viewed[node], self._written(node))

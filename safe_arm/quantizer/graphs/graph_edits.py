@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import Target, map_arg
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
 from safe_arm.core.calls import called, example_value
 from safe_arm.core.island import call_functions, graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
@@ -74,9 +74,9 @@ def lower_bound(clamp: Node) -> float | None:
     return float(low) if is_lone else None  # type: ignore[arg-type]
 
 
-def moved_from(node: Node) -> Node:
-    """Return the value whose elements a node shows, all or some, in this order or another."""
-    while op_name(node) in MOVES:
+def moved_from(node: Node, moves: frozenset[str] = MOVES) -> Node:
+    """Return the value whose elements a node shows: all or some, in this order or another, or as some moves do."""
+    while op_name(node) in moves:
         source = node.all_input_nodes[0]
         node = source
     return node
@@ -119,6 +119,22 @@ def rewrite_all(
         rewrite(module, write, *targets)
 
 
+def rewrite_nodes(model: GraphModule, write: Callable[[Node], bool]) -> None:
+    """Write operators of a graph with others.
+
+    Args:
+        model: a float graph, its branches not included; changed in place.
+        write: writes one operator, and tells whether it did.
+    """
+    is_changed = False
+    for node in list(model.graph.nodes):
+        if write(node):
+            is_changed = True
+    if is_changed:
+        model.graph.eliminate_dead_code()
+        model.recompile()
+
+
 def replace_node(node: Node, written: Node) -> None:
     """Let all that reads a node read another, and erase it."""
     node.replace_all_uses_with(written)
@@ -136,10 +152,66 @@ def readers_of(value: Node, moves: frozenset[str]) -> Iterator[Node]:
                 moved.append(reader)
 
 
+def either_way(node: Node) -> Iterator[tuple[Node, Node]]:
+    """Give the two operands of an operator in both orders, if both are computed; an alpha is no operand."""
+    left, right = node.args[:2]
+    if isinstance(left, Node) and isinstance(right, Node) and not node.kwargs:
+        yield left, right
+        yield right, left
+
+
+def is_call(value: object, target: object) -> TypeGuard[Node]:
+    """Tell whether a value is that of an operator."""
+    return isinstance(value, Node) and value.target is target
+
+
+def operands_of(value: object, target: object) -> tuple[Any, Any]:
+    """Return the first two operands of an operator, None for one that it lacks; None twice for any other value."""
+    if not is_call(value, target):
+        return None, None
+    first, second = (*value.args, None, None)[:2]
+    return first, second
+
+
+def squared(value: object) -> Node | None:
+    """Return what a product multiplies by itself; None for any other value."""
+    left, right = operands_of(value, _ATEN.mul.Tensor)
+    return left if left is right else None
+
+
+def is_stored(value: object) -> TypeGuard[Node]:
+    """Tell whether a value is read from the module, and not computed."""
+    return isinstance(value, Node) and value.op == "get_attr"
+
+
+def stored_tensor(node: object) -> Tensor | None:
+    """Return the tensor of the graph's module that a node reads; None for any other."""
+    value = stored_value(node) if is_stored(node) else None
+    return value if isinstance(value, Tensor) else None
+
+
+def stored_number(node: object) -> float | None:
+    """Return a number, or the only element of a tensor that a node reads; None for any other."""
+    if isinstance(node, (int, float)):
+        return float(node)
+    value = stored_tensor(node)
+    return float(value) if value is not None and value.numel() == 1 else None
+
+
+def is_read_once(value: object) -> TypeGuard[Node]:
+    """Tell whether a value is computed or read from the module, and one node alone reads it."""
+    return isinstance(value, Node) and len(value.users) == 1
+
+
+def has_dtype(node: object, *dtypes: torch.dtype) -> TypeGuard[Node]:
+    """Tell whether a node gives a tensor of one of some dtypes."""
+    value = tensor_of(node)
+    return value is not None and value.dtype in dtypes
+
+
 def is_float32(node: object) -> TypeGuard[Node]:
     """Tell whether a node gives a tensor of floats of 32 bits."""
-    value = tensor_of(node)
-    return value is not None and value.dtype == torch.float32
+    return has_dtype(node, torch.float32)
 
 
 def add_call(
@@ -149,6 +221,13 @@ def add_call(
     node = graph.call_function(target, args, kwargs)
     node.meta["val"] = called(node, example_value)
     return node
+
+
+def add_operator(
+    target: Callable[..., Any], value: Any, *args: Any, **kwargs: Any
+) -> Node:
+    """Write an operator whose first operand is a value, at the insertion point of its graph."""
+    return add_call(value.graph, target, value, *args, **kwargs)
 
 
 def add_constant(
@@ -243,26 +322,12 @@ class Writer:
         with self._node.graph.inserting_before(self._node):
             return add_constant(model, f"{name}_{self._node.name}", value, like)
 
-    def stored_again(self, node: Node) -> Node:
-        """Read what another node reads of the graph's module."""
+    def read(self, name: object, marks: Node) -> Node:
+        """Read a tensor of the graph's module, with the marks and the value of another node."""
         with self._node.graph.inserting_before(self._node):
-            read = self._node.graph.get_attr(str(node.target))
-        read.meta = {**node.meta}
+            read = self._node.graph.get_attr(str(name))
+        read.meta = {**marks.meta}
         return read
-
-    def stored(self, node: object) -> Tensor | None:
-        """Return the tensor of the graph's module that a node reads; None for any other."""
-        if not isinstance(node, Node) or node.op != "get_attr":
-            return None
-        value = attribute(self._node.graph.owning_module, node.target)
-        return value if isinstance(value, Tensor) else None
-
-    def number(self, node: object) -> float | None:
-        """Return a number, or the only element of a tensor that a node reads; None for any other."""
-        if isinstance(node, (int, float)):
-            return float(node)
-        value = self.stored(node)
-        return float(value) if value is not None and value.numel() == 1 else None
 
     def size(self, node: Node, dim: int) -> Any:
         """Return the size of a dimension; where it is dynamic, a node that reads it."""
@@ -270,13 +335,3 @@ class Writer:
         if isinstance(size, int):
             return size
         return self(_ATEN.sym_size.int, node, dim)
-
-
-def write_note(node: Node, key: str, note: str) -> None:
-    """Write a note on a node where export carries it along."""
-    node.meta["custom"] = {**(node.meta.get("custom") or {}), key: note}
-
-
-def note_on(node: Node, key: str) -> str:
-    """Return a note that was written on a node; empty if there is none."""
-    return str((node.meta.get("custom") or {}).get(key, ""))

@@ -7,7 +7,7 @@ from torch.fx import GraphModule
 
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import add_operator, has_dtype
 
 #: Operators whose CPU kernels raise on an int32 tensor.
 _WIDE = named(
@@ -30,12 +30,11 @@ def widen_indices(graph_module: GraphModule) -> int:
     for node in call_functions(graph_module):
         if op_name(node).removesuffix("_") in _WIDE:
             for index in node.all_input_nodes:
-                value = tensor_of(index)
-                if value is not None and value.dtype == torch.int32:
+                if has_dtype(index, torch.int32):
                     narrow.append((node, index))
     for node, index in narrow:
         with node.graph.inserting_before(node):
-            wide = add_call(node.graph, torch.ops.aten.to.dtype, index, torch.int64)
+            wide = add_operator(torch.ops.aten.to.dtype, index, torch.int64)
         node.replace_input_with(index, wide)
     if narrow:
         graph_module.recompile()

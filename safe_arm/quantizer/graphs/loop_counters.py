@@ -9,10 +9,10 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.calls import called, example_value
+from safe_arm.core.control_flow import LOOP, branches_of
 from safe_arm.core.island import call_functions, graph_modules
 from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 
-_LOOP = torch.ops.higher_order.while_loop
 _CAST = torch.ops.aten.to.dtype
 _RESHAPE = torch.ops.aten.reshape.default
 
@@ -28,11 +28,12 @@ def carry_counters(model: GraphModule) -> None:
         model: a float graph before annotation; changed in place, with the graphs of its loops.
     """
     for graph_module in graph_modules(model):
-        for loop in list(calls(graph_module, _LOOP)):
-            _carry_plainly(loop, graph_module)
+        for loop in list(calls(graph_module, LOOP)):
+            _carry_plainly(loop)
+        graph_module.recompile()
 
 
-def _carry_plainly(loop: Node, model: GraphModule) -> None:
+def _carry_plainly(loop: Node) -> None:
     arguments: Any = loop.args
     condition, body, carried, additional = arguments
     counters = []
@@ -45,14 +46,11 @@ def _carry_plainly(loop: Node, model: GraphModule) -> None:
     if not counters:
         return
     loop.args = (condition, body, tuple(operands), additional)
-    for read in (condition, body):
-        branch = model.get_submodule(read.target)
-        assert isinstance(branch, GraphModule)
+    branches = branches_of(loop)
+    for branch in branches:
         _take_plain(branch, operands, counters)
-        if read is body:
-            _return_plain(branch, counters)
+    _return_plain(branches[1], counters)
     _read_plain(loop, operands, counters)
-    model.recompile()
 
 
 def _plain(node: Node, reader: Node) -> Node:

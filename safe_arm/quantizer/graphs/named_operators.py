@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import call_functions
-from safe_arm.quantizer.graphs.graph_edits import note_on, write_note
+from safe_arm.core.notes import note_on, write_note
 
 #: The note with an operator's exported name; several names have commas between them.
 EXPORTED_KEY = "safe_arm_exported"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
@@ -26,6 +27,17 @@ def is_mutable(node: Node) -> bool:
     """Return whether an operator writes into one of its arguments."""
     schema = schema_of(node)
     return schema is not None and schema.is_mutable
+
+
+def is_pointwise(node: Node) -> bool:
+    """Return whether each element of an operator's result is computed of one element of each operand."""
+    target = node.target
+    return isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags
+
+
+def reshapes_in_place(node: Node) -> bool:
+    """Return whether an operator makes its first argument a view of itself, as ``unsqueeze_`` and ``detach_`` do."""
+    return torch.Tag.inplace_view in getattr(node.target, "tags", ())
 
 
 def written_arguments(node: Node) -> list[Any]:
@@ -75,8 +87,8 @@ def written_buffers(module: GraphModule, *, learns: bool = True) -> tuple[str, .
 def _written(node: Node) -> list[Node]:
     """Return the values that an operator writes into."""
     written: Sequence[Any] = written_arguments(node)
-    # An operator that makes its argument a view of itself leaves the values as they are.
-    if torch.Tag.inplace_view in getattr(node.target, "tags", ()):
+    # The values stay as they are.
+    if reshapes_in_place(node):
         return []
     if op_name(node) == _BATCH_NORM and node.args[_TRAINING] is True:
         written = node.args[_STATISTICS]
@@ -93,16 +105,3 @@ def _is_view(node: Node) -> bool:
     if node.target is operator.getitem:
         return _is_view(first)
     return may_alias(node)
-
-
-def arguments_by_name(node: Node) -> dict[str, Any]:
-    """Return the arguments of an operator by the names in its schema, defaults included."""
-    arguments = {}
-    for index, parameter in enumerate(schema_of(node).arguments):
-        if index < len(node.args):
-            arguments[parameter.name] = node.args[index]
-        elif parameter.name in node.kwargs:
-            arguments[parameter.name] = node.kwargs[parameter.name]
-        elif parameter.has_default_value():
-            arguments[parameter.name] = parameter.default_value
-    return arguments

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.quantizer.graphs.graph_edits import note_on, write_note
+from safe_arm.core.notes import note_on, write_note
 
 #: Key in ``node.meta["custom"]``.
 _OWN_NAME = "safe_arm_own_name"
@@ -19,7 +19,7 @@ def name_weights(model: GraphModule, tensors: Mapping[str, Tensor]) -> None:
     """Write on each constant of a transformed graph the name of the tensor it shares its memory with."""
     names = {address_of(tensor): name for name, tensor in tensors.items()}
     for node in model.graph.find_nodes(op="get_attr"):
-        value = attribute(model, str(node.target))
+        value = stored_value(node)
         if isinstance(value, Tensor):
             address = address_of(value)
             if address and address in names:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
+from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.graphs.own_names import write_name
 
 
@@ -24,16 +26,18 @@ def give_own_copy(
         layer: the layer whose copy it is, which names it.
     """
     name = _free_name(model, read, layer)
-    tensor = attribute(model, read.target)
-    copy = tensor.detach().clone()
-    if isinstance(tensor, torch.nn.Parameter):
-        copy = torch.nn.Parameter(copy, tensor.requires_grad)
-    set_attribute(model, name, copy)
-    with model.graph.inserting_before(reader):
-        copied = model.graph.get_attr(name)
-    copied.meta.update(read.meta)
+    tensor = stored_value(read)
+    set_attribute(model, name, stored_like(tensor, tensor.detach().clone()))
+    copied = Writer(reader).read(name, read)
     write_name(copied, str(read.target))
     reader.replace_input_with(read, copied)
+
+
+def stored_like(tensor: Tensor, value: Tensor) -> Tensor:
+    """Return a value as a parameter, if a tensor is one: it is trained if that is."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(value, tensor.requires_grad)
+    return value
 
 
 def has_own_copy(read: Node, layer: Node) -> bool:

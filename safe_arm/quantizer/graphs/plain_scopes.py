@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import set_attribute, stored_value
+from safe_arm.core.control_flow import graph_read
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.island import call_functions
 from safe_arm.quantizer.graphs.graph_edits import replace_node
@@ -60,13 +61,9 @@ def casts(scope: Node) -> bool:
 def body_of(scope: Node) -> GraphModule | None:
     """Return the body of a scope; None for any other node."""
     place = _PLACES.get(scope.target)
-    model = scope.graph.owning_module
-    if place is None or model is None:
+    if place is None:
         return None
-    reader: Any = scope.args[place]
-    body = model.get_submodule(reader.target)
-    assert isinstance(body, GraphModule)
-    return body
+    return graph_read(scope.args[place])
 
 
 def _scopes_of(graph: Graph, is_trained: bool, with_casts: bool) -> list[Node]:
@@ -116,6 +113,6 @@ def written_in(
         results = node.graph.graph_copy(body.graph, written)
     for inner in body.graph.find_nodes(op="get_attr"):
         own_name = f"_{name}_{inner.target}".replace(".", "_")
-        set_attribute(model, own_name, attribute(body, inner.target))
+        set_attribute(model, own_name, stored_value(inner))
         written[inner].target = own_name
     return results

@@ -32,6 +32,13 @@ def has_one_scale(observer: Observer | None) -> bool:
     return getattr(observer, "qscheme", None) in _PER_TENSOR
 
 
+def least_known(observer: nn.Module) -> Tensor | None:
+    """Return the least value that an observer or fake-quantise module knows; None if it keeps none."""
+    observer = getattr(observer, "activation_post_process", observer)
+    lowest = getattr(observer, "min_val", None)
+    return lowest if isinstance(lowest, Tensor) else None
+
+
 def value_of(place: EdgeOrNode) -> Node:
     """Return the value that is observed at a place: a node, or a node and what reads it there."""
     if isinstance(place, tuple):
@@ -91,6 +98,19 @@ class StandIn(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("observer"), name)
+
+
+class Limiter(StandIn):
+    """Shows an observer less than all of a value; a subclass tells what."""
+
+    def limited(self, x: Tensor) -> Tensor:
+        """Return what the observer is shown of a value of any shape."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observer; return it, or what a fake-quantise module makes of it."""
+        result = shown(self.observer, self.limited(x))
+        return result if hasattr(self.observer, "fake_quant_enabled") else x
 
 
 def put_in_front(

@@ -8,9 +8,8 @@ import torch
 from torch import SymInt
 from torch.fx import Node
 
-from safe_arm.core.island import op_name
+from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 #: Writes an operator: its target, then its arguments.

@@ -8,9 +8,10 @@ from torch._ops import HigherOrderOperator
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import call_functions
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import add_constant, add_operator, has_dtype
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
 from safe_arm.quantizer.graphs.plain_scopes import body_of, casts, write_scopes_out
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -55,7 +56,7 @@ def _narrow(output: Node, dtypes: dict[Node, torch.dtype]) -> None:
         if _is_half(node):
             continue
         with output.graph.inserting_before(output):
-            narrow = add_call(output.graph, _CAST, node, dtype)
+            narrow = add_operator(_CAST, node, dtype)
         output.replace_input_with(node, narrow)
 
 
@@ -71,8 +72,7 @@ def _is_inside(node: Node, output: Node) -> bool:
 
 
 def _is_half(node: Node) -> bool:
-    value = tensor_of(node)
-    return value is not None and value.dtype in _HALVES
+    return has_dtype(node, *_HALVES)
 
 
 def _is_bound(node: Node) -> bool:
@@ -80,19 +80,18 @@ def _is_bound(node: Node) -> bool:
     body = body_of(node)
     if body is not None:
         return any(map(_is_bound, call_functions(body)))
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return isinstance(node.target, HigherOrderOperator)
-    return bool(schema.is_mutable) and any(map(_is_half, node.all_input_nodes))
+    if isinstance(node.target, HigherOrderOperator):
+        return True
+    return is_mutable(node) and any(map(_is_half, node.all_input_nodes))
 
 
 def _widen(model: GraphModule, read: Node) -> None:
     """Let all that reads an input or a parameter read it in float32."""
     with model.graph.inserting_after(read):
         if read.op == "placeholder":
-            wide = add_call(model.graph, _CAST, read, torch.float32)
+            wide = add_operator(_CAST, read, torch.float32)
         else:
-            value = attribute(model, read.target).detach().float()
+            value = stored_value(read).detach().float()
             name = f"{read.name}_in_float32"
             wide = add_constant(model, name, value, read.meta["val"])
     for user in list(read.users):

@@ -6,7 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
+from safe_arm.quantizer.graphs.graph_edits import Writer, either_way, replace_node
 from safe_arm.quantizer.masks.runtime_masks import (
     FILLS,
     WHERES,
@@ -15,7 +15,6 @@ from safe_arm.quantizer.masks.runtime_masks import (
     is_additive,
 )
 from safe_arm.quantizer.masks.softmaxes import softmaxes
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _ADD = _ATEN.add.Tensor
@@ -51,10 +50,8 @@ def add_masks_first(module: GraphModule) -> None:
 
 def _below(node: Node, masks: list[Node | Mask], values: ConstantValues) -> Node | None:
     """Take the last mask off, and return the scores below it; None if there is none."""
-    if is_call(node, _ADD) and not node.kwargs:
-        for scores, mask in (node.args, node.args[::-1]):
-            if not isinstance(scores, Node) or not isinstance(mask, Node):
-                continue
+    if node.target is _ADD:
+        for scores, mask in either_way(node):
             if is_additive(values, mask, node):
                 masks.append(mask)
                 return scores

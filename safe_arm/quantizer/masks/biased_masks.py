@@ -6,7 +6,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    either_way,
+    is_call,
+    replace_node,
+)
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.masks.runtime_masks import (
     FILLS,
@@ -15,7 +20,6 @@ from safe_arm.quantizer.masks.runtime_masks import (
     is_additive,
 )
 from safe_arm.quantizer.masks.softmaxes import softmaxes
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _ADD = _ATEN.add.Tensor
@@ -40,11 +44,9 @@ def add_biases_first(module: GraphModule) -> None:
 
 def _bias_first(total: Node, values: ConstantValues) -> list[Node]:
     """Add one bias before its mask, and return the sums to look at next; none if no bias contains a mask."""
-    if total.target is not _ADD or total.kwargs:
+    if total.target is not _ADD:
         return []
-    for scores, biased in (total.args, total.args[::-1]):
-        if not isinstance(scores, Node) or not isinstance(biased, Node):
-            continue
+    for scores, biased in either_way(total):
         if values.of(scores) is not None or values.of(biased) is not None:
             continue
         if is_call(biased, _ADD) and not biased.kwargs:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import Writer, either_way
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.masks.runtime_masks import (
     FILLS,
@@ -62,10 +62,8 @@ def _below(
     node: Node, parts: list[_Part], biases: list[Tensor], values: ConstantValues
 ) -> Node | None:
     """Take the last mask off, and return the scores below it; None if there is none."""
-    if node.target is _ATEN.add.Tensor and not node.kwargs:
-        for scores, mask in (node.args, node.args[::-1]):
-            if not isinstance(scores, Node) or not isinstance(mask, Node):
-                continue
+    if node.target is _ATEN.add.Tensor:
+        for scores, mask in either_way(node):
             found = _added(scores, mask, biases, values)
             if found:
                 parts += found

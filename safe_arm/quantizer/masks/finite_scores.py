@@ -8,7 +8,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, named, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
@@ -44,13 +44,13 @@ def name_plain_softmaxes(model: GraphModule) -> None:
     for module in graph_modules(model):
         values = ConstantValues(module)
         for node in calls(module, _ATEN._safe_softmax.default):
-            if _are_finite(module, values, node.args[0]):
+            if _are_finite(values, node.args[0]):
                 plain = Writer(node)(_ATEN.softmax.int, *node.args, **node.kwargs)
                 replace_node(node, plain)
         module.recompile()
 
 
-def _are_finite(module: GraphModule, values: ConstantValues, scores: Node) -> bool:
+def _are_finite(values: ConstantValues, scores: Node) -> bool:
     """Return whether no score is minus infinity, as far as its operators show."""
     pending = [scores]
     seen = set()
@@ -66,7 +66,7 @@ def _are_finite(module: GraphModule, values: ConstantValues, scores: Node) -> bo
             continue
         value = values.of(node)
         if node.op == "get_attr":
-            value = attribute(module, node.target)
+            value = stored_value(node)
         if value is not None:
             if not bool(value.isfinite().all()):
                 return False

@@ -18,7 +18,7 @@ from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
-    add_call,
+    add_operator,
     calls,
     replace_node,
 )
@@ -176,12 +176,11 @@ def _highest(node: Node, exponential: Node) -> Node | None:
 
 def _write_by_condition(node: Node, mask: Mask, readers: _Readers) -> None:
     """Write scores that a condition of run time chooses, or else a low number, and exponentials times 1 or 0."""
-    graph = node.graph
     scores = chosen_scores(node, node.meta["val"], mask)
     some = scores.keep
-    with graph.inserting_before(node):
+    with node.graph.inserting_before(node):
         for dim in _rows(node, readers) or ():
-            some = with_empty_rows(graph, some, dim)
+            some = with_empty_rows(some, dim)
     for each in readers.exponentials:
         highest = _highest(node, each)
         _multiply(each, scores.keep if highest is None else some)
@@ -192,9 +191,9 @@ def _write_by_condition(node: Node, mask: Mask, readers: _Readers) -> None:
         assert isinstance(source, Node)
         subtracted = source.args[1]
         if highest is not None:
-            with graph.inserting_before(source):
+            with source.graph.inserting_before(source):
                 operands = (scores.masked, _dims(highest), _keeps_rank(highest))
-                subtracted = add_call(graph, _ATEN.amax.default, *operands)
+                subtracted = add_operator(_ATEN.amax.default, *operands)
         source.args = (scores.masked, subtracted)
 
 

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, calls
+from safe_arm.quantizer.graphs.graph_edits import Writer, add_operator, calls
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, bound_of
 from safe_arm.quantizer.masks.added_masks import add_masks_first
 from safe_arm.quantizer.masks.biased_masks import add_biases_first
@@ -194,30 +194,29 @@ def _told_apart(scores: _Scores, softmax: Softmax) -> _Scores | None:
 
 def _written(softmax: Softmax, scores: _Scores) -> Node:
     """Write the softmax of scores with a mask of the same rank, and return it."""
-    graph = softmax.node.graph
     constant = Writer(softmax.node).constant
     like = softmax.value
     dim = softmax.dim
     rows = scores.keep.any(dim, keepdim=True)
     keep = scores.keep | ~rows
     limited = keep if softmax.is_safe else scores.keep
-    with graph.inserting_before(softmax.node):
+    with softmax.node.graph.inserting_before(softmax.node):
         x = scores.node
         if bool(scores.bias.any()):
             bias = constant(scores.bias, "bias_of")
-            x = add_call(graph, _ATEN.add.Tensor, x, bias)
+            x = add_operator(_ATEN.add.Tensor, x, bias)
         limit = bound_of(limited, like.dtype)
         bound = constant(limit, "bound_of")
-        x = add_call(graph, _ATEN.minimum.default, x, bound)
-        distance = distances(graph, x, dim)
-        e = add_call(graph, _ATEN.exp.default, distance)
+        x = add_operator(_ATEN.minimum.default, x, bound)
+        distance = distances(x, dim)
+        e = add_operator(_ATEN.exp.default, distance)
         ones = keep.to(like.dtype)
         kept = constant(ones, "keep_of")
-        e = add_call(graph, _ATEN.mul.Tensor, e, kept)
-        divisor = total(graph, e, dim)
-        result = normalised(graph, e, divisor)
+        e = add_operator(_ATEN.mul.Tensor, e, kept)
+        divisor = total(e, dim)
+        result = normalised(e, divisor)
         if softmax.is_safe and not bool(rows.all()):
             ones = rows.to(like.dtype)
             some = constant(ones, "rows_of")
-            result = add_call(graph, _ATEN.mul.Tensor, result, some)
+            result = add_operator(_ATEN.mul.Tensor, result, some)
     return result

@@ -8,15 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
-    add_call,
+    add_operator,
     calls,
+    either_way,
+    has_dtype,
     moved_from,
+    stored_tensor,
     tensor_of,
 )
 from safe_arm.quantizer.graphs.mask_bounds import LOWEST, MASKED, beyond, bound_of
@@ -67,11 +70,11 @@ def mask_at_run_time(model: GraphModule) -> None:
                 replace_masked(softmax, mask)
                 continue
             if mask.node not in sums:
-                sums[mask.node] = _sums(module.graph, mask.node)
+                sums[mask.node] = _sums(mask.node)
             added = sums[mask.node]
             with module.graph.inserting_before(softmax.node):
                 operands = (mask.scores, added.masked)
-                masked = add_call(module.graph, _ATEN.add.Tensor, *operands)
+                masked = add_operator(_ATEN.add.Tensor, *operands)
             scores = replace(added, masked=masked)
             softmax.replace(_written(softmax, scores))
         if written:
@@ -131,11 +134,9 @@ def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
     mask = None
     if node.target in (*WHERES, *FILLS):
         mask = condition_of(values, node)
-    elif node.target == _ATEN.add.Tensor and not node.kwargs:
+    elif node.target == _ATEN.add.Tensor:
         mask = _added(values, node)
-    if mask is None:
-        return None
-    if values.of(mask.node) is not None:
+    if mask is None or values.of(mask.node) is not None:
         return None
     return mask
 
@@ -153,22 +154,14 @@ def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     highest = values.highest(number)
     if highest is None or not highest <= MASKED:
         return None
-    if not isinstance(kept, Node) or not isinstance(condition, Node):
-        return None
-    value = tensor_of(condition)
-    if value is None:
-        return None
-    if value.dtype != torch.bool:
+    if not isinstance(kept, Node) or not has_dtype(condition, torch.bool):
         return None
     return Mask(kept, condition, True, inverted, highest)
 
 
 def _added(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask that is added."""
-    left, right = node.args[:2]
-    for scores, mask in ((left, right), (right, left)):
-        if not isinstance(scores, Node) or not isinstance(mask, Node):
-            continue
+    for scores, mask in either_way(node):
         if is_additive(values, mask, scores):
             return Mask(scores, mask)
     return None
@@ -245,39 +238,32 @@ def _written(
     softmax: Softmax, scores: MaskedScores, shown: Tensor | None = None
 ) -> Node:
     """Write the softmax of masked scores, and return it."""
-    graph = softmax.node.graph
     dim = softmax.dim
     keep = scores.keep
-    with graph.inserting_before(softmax.node):
-        distance = distances(graph, scores.masked, dim)
-        e = add_call(graph, _ATEN.exp.default, distance)
+    with softmax.node.graph.inserting_before(softmax.node):
+        distance = distances(scores.masked, dim)
+        e = add_operator(_ATEN.exp.default, distance)
         if not softmax.is_safe:
             from_last = dim - softmax.value.dim()
-            keep = with_empty_rows(graph, keep, from_last)
+            keep = with_empty_rows(keep, from_last)
         if shown is not None:
             ones = shown.to(softmax.value.dtype)
             constant = Writer(softmax.node).constant(ones, "shown_of")
-            keep = add_call(graph, _ATEN.mul.Tensor, keep, constant)
-        e = add_call(graph, _ATEN.mul.Tensor, e, keep)
-        divisor = total(graph, e, dim)
+            keep = add_operator(_ATEN.mul.Tensor, keep, constant)
+        e = add_operator(_ATEN.mul.Tensor, e, keep)
+        divisor = total(e, dim)
         # Where a score is kept, their maximum is, whose exponential is 1.
-        divisor = add_call(graph, _ATEN.clamp.default, divisor, 1.0)
-        return normalised(graph, e, divisor)
+        divisor = add_operator(_ATEN.clamp.default, divisor, 1.0)
+        return normalised(e, divisor)
 
 
-def with_empty_rows(graph: Graph, keep: Node, dim: int) -> Node:
-    """Write which scores are kept, or all of a row of which none is.
-
-    Args:
-        graph: it is written at its insertion point.
-        keep: 1 where a score is kept, and 0.
-        dim: the dimension of the rows, counted from the last one.
-    """
+def with_empty_rows(keep: Node, dim: int) -> Node:
+    """Write which scores are kept, or all of a row of which none is; ``dim`` counts from the last one."""
     if keep.meta["val"].dim() < -dim:
         return keep
-    some = add_call(graph, _ATEN.amax.default, keep, [dim], True)
-    none = add_call(graph, _ATEN.rsub.Scalar, some, 1.0)
-    return add_call(graph, _ATEN.maximum.default, keep, none)
+    some = add_operator(_ATEN.amax.default, keep, [dim], True)
+    none = add_operator(_ATEN.rsub.Scalar, some, 1.0)
+    return add_operator(_ATEN.maximum.default, keep, none)
 
 
 @dataclass(frozen=True)
@@ -301,42 +287,41 @@ def chosen_scores(node: Node, like: Tensor, mask: Mask) -> MaskedScores:
         like: the fake tensor of the scores.
         mask: the scores and the condition.
     """
-    graph = node.graph
     constant = Writer(node).constant
     shape = [1] * like.dim()
     none = torch.zeros(shape, dtype=torch.bool)
-    with graph.inserting_before(node):
+    with node.graph.inserting_before(node):
         keep = mask.node
         if mask.inverted:
-            keep = add_call(graph, _ATEN.logical_not.default, keep)
+            keep = add_operator(_ATEN.logical_not.default, keep)
         limit = bound_of(none, like.dtype)
         low = constant(limit, "low_of")
-        masked = add_call(graph, _ATEN.where.self, keep, mask.scores, low)
+        masked = add_operator(_ATEN.where.self, keep, mask.scores, low)
         ones = torch.ones(shape, dtype=like.dtype)
         one = constant(ones, "one_of")
         zeros = torch.zeros(shape, dtype=like.dtype)
         zero = constant(zeros, "zero_of")
-        kept = add_call(graph, _ATEN.where.self, keep, one, zero)
+        kept = add_operator(_ATEN.where.self, keep, one, zero)
     return MaskedScores(masked, kept)
 
 
-def _sums(graph: Graph, mask: Node) -> MaskedScores:
+def _sums(mask: Node) -> MaskedScores:
     """Write an additive mask in two parts, after it and once for all its readers."""
-    limited = _limited(graph, mask)
+    limited = _limited(mask)
     if moved_from(limited).op == "get_attr":
         # The limit of the constant itself is computed ahead, and no longer known as that of a mask.
-        limited = _clamped(graph, limited)
-    with graph.inserting_after(limited):
-        raised = add_call(graph, _ATEN.add.Tensor, limited, -MASKED / 2)
-    with graph.inserting_after(raised):
-        keep = add_call(graph, _ATEN.clamp.default, raised, 0.0, 1.0)
+        limited = _clamped(limited)
+    with mask.graph.inserting_after(limited):
+        raised = add_operator(_ATEN.add.Tensor, limited, -MASKED / 2)
+    with mask.graph.inserting_after(raised):
+        keep = add_operator(_ATEN.clamp.default, raised, 0.0, 1.0)
     return MaskedScores(limited, keep)
 
 
-def _limited(graph: Graph, mask: Node) -> Node:
+def _limited(mask: Node) -> Node:
     """Write an additive mask that is finite where it comes from; how it was moved from there is repeated."""
     write = Writer(mask)
-    constant = write.stored(mask)
+    constant = stored_tensor(mask)
     if constant is not None:
         return write.constant(constant.clamp(min=LOWEST), "near")
     if mask.target in _JOINS:
@@ -344,34 +329,34 @@ def _limited(graph: Graph, mask: Node) -> Node:
         for position, part in enumerate(parts):
             value = tensor_of(part)
             if value is not None and value.is_floating_point() and value.dim():
-                parts[position] = _limited(graph, part)
-        with graph.inserting_after(mask):
-            joined = add_call(graph, mask.target, *parts)  # type: ignore[arg-type]
-        return _clamped(graph, joined)
+                parts[position] = _limited(part)
+        with mask.graph.inserting_after(mask):
+            joined = add_operator(mask.target, *parts)  # type: ignore[arg-type]
+        return _clamped(joined)
     before = mask.args[0] if mask.args else None
     if moved_from(mask) is mask or not isinstance(before, Node):
-        with graph.inserting_after(_last_input(mask)):
-            source = _with_near_factor(graph, mask)
-        return _clamped(graph, source)
-    limited = _limited(graph, before)
-    with graph.inserting_after(mask):
-        return add_call(graph, mask.target, limited, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
+        with mask.graph.inserting_after(_last_input(mask)):
+            source = _with_near_factor(mask)
+        return _clamped(source)
+    limited = _limited(before)
+    with mask.graph.inserting_after(mask):
+        return add_operator(mask.target, limited, *mask.args[1:], **mask.kwargs)  # type: ignore[arg-type]
 
 
-def _clamped(graph: Graph, mask: Node) -> Node:
-    with graph.inserting_after(_last_input(mask)):
+def _clamped(mask: Node) -> Node:
+    with mask.graph.inserting_after(_last_input(mask)):
         limit = -beyond(mask.meta["val"].dtype)
-        return add_call(graph, _ATEN.clamp.default, mask, limit)
+        return add_operator(_ATEN.clamp.default, mask, limit)
 
 
-def _with_near_factor(graph: Graph, mask: Node) -> Node:
+def _with_near_factor(mask: Node) -> Node:
     """Write a mask that is a multiple of numbers beyond what can be rescaled as one of nearer numbers."""
     if mask.target not in PRODUCTS:
         return mask
     write = Writer(mask)
     factors: list[Any] = []
     for factor in mask.args:
-        constant = write.stored(factor)
+        constant = stored_tensor(factor)
         if constant is not None:
             factor = write.constant(constant.clamp(min=LOWEST), "near")
         elif isinstance(factor, float):
@@ -379,7 +364,7 @@ def _with_near_factor(graph: Graph, mask: Node) -> Node:
         factors.append(factor)
     if factors == list(mask.args):
         return mask
-    return add_call(graph, mask.target, *factors)
+    return add_operator(mask.target, *factors)
 
 
 def _last_input(node: Node) -> Node:

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
-    add_call,
+    add_operator,
     calls,
     replace_node,
     tensor_of,
@@ -57,7 +57,7 @@ class Softmax:
         shape = list(self.node.meta["val"].shape)
         if shape != list(self.value.shape):
             with self.node.graph.inserting_before(self.node):
-                result = add_call(self.node.graph, _ATEN.view.default, result, shape)
+                result = add_operator(_ATEN.view.default, result, shape)
         replace_node(self.node, result)
 
 
@@ -114,18 +114,18 @@ def _keeps_last(before: Tensor, after: Tensor, dim: int) -> bool:
     return before.shape[-1] == after.shape[-1]
 
 
-def distances(graph: Graph, x: Node, *dims: int) -> Node:
+def distances(x: Node, *dims: int) -> Node:
     """Write the distances of values to their maximum along dimensions."""
-    highest = add_call(graph, _ATEN.amax.default, x, list(dims), True)
-    return add_call(graph, _ATEN.sub.Tensor, x, highest)
+    highest = add_operator(_ATEN.amax.default, x, list(dims), True)
+    return add_operator(_ATEN.sub.Tensor, x, highest)
 
 
-def total(graph: Graph, x: Node, dim: int) -> Node:
+def total(x: Node, dim: int) -> Node:
     """Write the sum along a dimension, which stays with size 1."""
-    return add_call(graph, _ATEN.sum.dim_IntList, x, [dim], True)
+    return add_operator(_ATEN.sum.dim_IntList, x, [dim], True)
 
 
-def normalised(graph: Graph, x: Node, divisor: Node) -> Node:
+def normalised(x: Node, divisor: Node) -> Node:
     """Write a quotient as stock writes that of a softmax."""
-    factor = add_call(graph, _ATEN.reciprocal.default, divisor)
-    return add_call(graph, _ATEN.mul.Tensor, x, factor)
+    factor = add_operator(_ATEN.reciprocal.default, divisor)
+    return add_operator(_ATEN.mul.Tensor, x, factor)

@@ -14,13 +14,14 @@ from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    has_dtype,
+    is_call,
     lower_bound,
     replace_node,
     tensor_of,
 )
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
 from safe_arm.quantizer.graphs.own_writes import functional_of
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 #: In the place of minus infinity.
@@ -87,11 +88,10 @@ def _spell_out_logarithm(node: Node) -> None:
     Clamps to the least of all floats are left out before.
     """
     cast = node.args[0]
-    if not isinstance(cast, Node) or cast.target != _ATEN.to.dtype:
+    if not is_call(cast, _ATEN.to.dtype):
         return
     condition = cast.args[0]
-    value = tensor_of(condition)
-    if value is None or value.dtype != torch.bool:
+    if not has_dtype(condition, torch.bool):
         return
     mask = node
     number = -math.inf
@@ -154,8 +154,7 @@ def _is_zero(mask: object, write: Writer, values: ConstantValues) -> Node | None
     if mask.target != _ATEN.mul.Tensor:
         return None
     for factor, condition in (mask.args, mask.args[::-1]):
-        value = tensor_of(condition)
-        if value is None or value.dtype != torch.bool:
+        if not has_dtype(condition, torch.bool):
             continue
         is_kept = _is_zero(factor, write, values)
         if is_kept is not None:

@@ -18,11 +18,14 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import (
     Q_ANNOTATION_KEY,
+    annotated_nodes,
     annotation_of,
     place_of,
+    spec_at,
+    specs_of,
     specs_read,
 )
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import is_stored, tensor_of
 from safe_arm.quantizer.precision.exact_products import (
     INT32,
     exact_spec,
@@ -123,11 +126,8 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
 def _named_domains(model: GraphModule) -> set[Node]:
     """Return the nodes whose domain some other node takes over by name."""
     named = set()
-    for node in model.graph.nodes:
-        annotation = annotation_of(node)
-        if annotation is None:
-            continue
-        for spec in (annotation.output_qspec, *annotation.input_qspec_map.values()):
+    for _, annotation in annotated_nodes(model.graph):
+        for spec in specs_of(annotation):
             if isinstance(spec, SharedQuantizationSpec):
                 named.add(spec.edge_or_node)
     return named
@@ -180,18 +180,15 @@ def _is_kept(term: Node, addition: Node, largest: dict[Node, int]) -> bool:
 
 def is_number(factor: object) -> bool:
     """Tell whether a factor is one constant: 8 bits times a number are 8 bits in another scale."""
-    if not isinstance(factor, Node) or factor.op != "get_attr":
-        return False
     value = tensor_of(factor)
-    return value is not None and value.numel() == 1
+    return is_stored(factor) and value is not None and value.numel() == 1
 
 
 def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
     if not isinstance(term, Node) or not is_int8(term, addition):
         return False
-    annotation = annotation_of(term)
-    if annotation is None or annotation.output_qspec is None:
+    if spec_at(term) is None:
         return False
     return not any(_shares(reader, term) for reader in term.users)
 

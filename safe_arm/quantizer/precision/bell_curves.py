@@ -9,10 +9,16 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, rewrite
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_float32,
+    is_read_once,
+    rewrite,
+    squared,
+    stored_number,
+)
 from safe_arm.quantizer.precision.exact_products import is_exact_sum
 from safe_arm.quantizer.precision.sums_of_squares import number_for, write_products
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _EXPONENTIAL = _ATEN.exp.default
@@ -35,35 +41,35 @@ def _write(curve: Node) -> bool:
         return False
     write = Writer(curve)
     value, factor, has_negation = curve.args[0], 1.0, False
-    while isinstance(value, Node) and len(value.users) == 1:
-        number = _factor(write, value)
+    while is_read_once(value):
+        number = _factor(value)
         if number is None:
             break
         has_negation = has_negation or value.target is _NEGATION
         factor *= number
         value = value.args[0]
-    if factor >= 0 or not isinstance(value, Node) or len(value.users) != 1:
+    if factor >= 0 or not is_read_once(value):
         return False
     write_products(value)
     if is_exact_sum(value) and has_negation:
         exponent = write(_PRODUCT, value, number_for(write, value, factor, "width"))
-    elif is_call(value, _PRODUCT) and value.args[0] is value.args[1]:
-        root = value.all_input_nodes[0]
+    else:
+        root = squared(value)
+        if root is None:
+            return False
         scaled = _multiple(write, root, factor)
         exponent = write(_PRODUCT, scaled, root)
-    else:
-        return False
     curve.args = (exponent,)
     return True
 
 
-def _factor(write: Writer, value: Node) -> float | None:
+def _factor(value: Node) -> float | None:
     """Return the number that a value multiplies its first argument by; None if it does something else."""
     if value.target is _NEGATION:
         return -1.0
     if value.target is not _PRODUCT:
         return None
-    return write.number(value.args[1])
+    return stored_number(value.args[1])
 
 
 def _multiple(write: Writer, value: Node, factor: float) -> Node:

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import specs_read
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import stored_tensor
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
     CODES_APART,
@@ -51,7 +51,7 @@ def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
         values = []
         constant = 0.0
         for term in node.all_input_nodes:
-            stored = Writer(node).stored(term)
+            stored = stored_tensor(term)
             if stored is None:
                 values.append(term)
             else:

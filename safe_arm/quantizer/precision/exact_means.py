@@ -16,11 +16,14 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import (
     annotation_of,
     int8_spec,
-    specs_read,
 )
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.graph_edits import (
+    is_call,
+    operands_of,
+    stored_number,
+)
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     INT32,
@@ -28,12 +31,7 @@ from safe_arm.quantizer.precision.exact_products import (
     product_spec,
     terms_of,
 )
-from safe_arm.quantizer.precision.two_steps import (
-    fixed_spec,
-    is_call,
-    is_difference,
-    is_of_int8,
-)
+from safe_arm.quantizer.precision.two_steps import fixed_spec, is_difference, is_of_int8
 
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
@@ -99,21 +97,33 @@ def keep_means_exact(means: Mapping[Node, Mean]) -> None:
         first.setdefault(source, difference)
 
 
-def keep_factor(product: Node, share: float = 1.0) -> None:
-    """Read the constant that a product multiplies by in the one domain in which it is not rounded.
+def multiply_exactly(
+    product: Node, value: Node, exact: DerivedQuantizationSpec, share: float = 1.0
+) -> DerivedQuantizationSpec:
+    """Multiply a value in 32 bits by a constant in the one domain in which that is not rounded.
 
     In stock's domain, whose step has a least size, a 768th is off by 0.4 %.
 
     Args:
         product: a multiplication by a constant in 8 bits; its annotation is changed.
+        value: what it multiplies.
+        exact: the specification of the value.
         share: what to multiply the constant by.
+
+    Returns:
+        DerivedQuantizationSpec: the specification of the product.
     """
-    specs = specs_read(product)
+    annotation = annotation_of(product)
+    annotation.allow_implicit_sharing = False
+    specs = annotation.input_qspec_map
+    specs[value] = exact
     factor: Any = product.args[1]
     spec = int8_spec(specs.get(factor))
-    number = Writer(product).number(factor)
+    number = stored_number(factor)
     if spec is not None and number is not None and number > 0:
         specs[factor] = fixed_spec(spec, number * share)
+    annotation.output_qspec = product_spec(product)
+    return annotation.output_qspec
 
 
 def _mean_of(difference: Node) -> Mean | None:
@@ -128,16 +138,16 @@ def _mean_of(difference: Node) -> Mean | None:
     while op_name(scaled) in RESHAPES:
         views.insert(0, scaled)
         scaled = scaled.args[0]
-    if not is_call(scaled, _PRODUCT) or not is_call(scaled.args[0], _SUM):
+    total, factor = operands_of(scaled, _PRODUCT)
+    if not is_call(total, _SUM):
         return None
-    total = scaled.args[0]
     for each in (total, scaled, *views):
         if each is not subtrahend and len(each.users) != 1:
             return None
         if not is_of_int8(each):
             return None
     terms = terms_of(total)
-    share = Writer(scaled).number(scaled.args[1])
+    share = stored_number(factor)
     if share is None or abs(share * terms - 1) > _ROUNDED:
         return None
     if terms * CODE**2 > INT32.max:
@@ -148,12 +158,7 @@ def _mean_of(difference: Node) -> Mean | None:
 def _keep(mean: Mean) -> None:
     exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
     annotation_of(mean.total).output_qspec = exact
-    annotation = annotation_of(mean.scaled)
-    annotation.input_qspec_map[mean.total] = exact
-    keep_factor(mean.scaled, _NO_TIE)
-    product = product_spec(mean.scaled)
-    annotation.output_qspec = product
-    annotation.allow_implicit_sharing = False
+    product = multiply_exactly(mean.scaled, mean.total, exact, _NO_TIE)
     last = mean.scaled
     for view in mean.views:
         annotation = annotation_of(view)

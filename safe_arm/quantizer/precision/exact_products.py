@@ -24,12 +24,13 @@ from safe_arm._compat.annotations import (
     annotation_of,
     int8_spec,
     plain_spec,
+    spec_at,
     specs_read,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import tensor_of
+from safe_arm.quantizer.graphs.graph_edits import squared, tensor_of
 
 _ATEN = torch.ops.aten
 
@@ -239,10 +240,7 @@ def _keep(
 
 def is_annotated(node: Node) -> bool:
     """Tell whether a node's output has a specification of its own."""
-    annotation = annotation_of(node)
-    if annotation is None:
-        return False
-    return isinstance(annotation.output_qspec, QuantizationSpec)
+    return isinstance(spec_at(node), QuantizationSpec)
 
 
 def is_product(node: Node) -> bool:
@@ -252,10 +250,7 @@ def is_product(node: Node) -> bool:
 
 def is_square(node: Node) -> bool:
     """Tell whether a node multiplies a value by itself, and its output has a specification of its own."""
-    if not is_product(node):
-        return False
-    left, right = node.args[:2]
-    return left is right
+    return is_product(node) and squared(node) is not None
 
 
 def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
@@ -289,10 +284,7 @@ def is_exact_sum(value: Node) -> bool:
     """Tell whether a value is a sum of squares of 8 bits that fits 32 bits."""
     if value.target is not _SUM:
         return False
-    square = value.args[0]
-    if not isinstance(square, Node) or square.target is not _PRODUCT:
-        return False
-    if square.args[0] is not square.args[1]:
+    if squared(value.args[0]) is None:
         return False
     return terms_of(value) * CODE**2 <= LARGEST_RESCALED
 
@@ -344,10 +336,7 @@ def is_centred(difference: Node) -> bool:
         return False
     if source is mean or difference.kwargs:
         return False
-    annotation = annotation_of(source)
-    if annotation is None:
-        return False
-    spec = plain_spec(annotation.output_qspec)
+    spec = plain_spec(spec_at(source))
     if spec is None or spec.dtype != torch.int8:
         return False
     for value in (source, mean):

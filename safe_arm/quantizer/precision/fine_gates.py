@@ -21,6 +21,8 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
     plain_spec,
+    shares_place,
+    spec_at,
     specs_read,
 )
 from safe_arm.core.island import op_name
@@ -147,10 +149,7 @@ def _size(node: Node) -> int:
 
 def _is_of_int8(node: Node) -> bool:
     """Tell whether one of stock's observers, and not one for training, gives a value its 8 bits."""
-    annotation = annotation_of(node)
-    if annotation is None:
-        return False
-    spec = int8_spec(annotation.output_qspec)
+    spec = int8_spec(spec_at(node))
     return spec is not None and is_calibrated(spec)
 
 
@@ -197,24 +196,17 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
     narrow = plain_spec(annotation.output_qspec)
     if narrow is None or node.target in _GATES:
         return
-    if not _goes_on(node, cells):
+    if not any(
+        reader in cells and reader.target is not _LAYER for reader in node.users
+    ):
         return
     annotation.output_qspec = _widened(narrow)
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
     for reader in node.users:
         specs = getattr(annotation_of(reader), "input_qspec_map", {})
-        if _is_shared(specs.get(node), node):
+        if shares_place(specs.get(node), node):
             specs[node] = narrow
-
-
-def _goes_on(node: Node, cells: Container[Node]) -> bool:
-    """Tell whether anything else of a cell than a layer reads a value."""
-    return any(reader in cells and reader.target is not _LAYER for reader in node.users)
-
-
-def _is_shared(spec: object, node: Node) -> bool:
-    return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node is node
 
 
 def _widened(spec: QuantizationSpec) -> QuantizationSpec:

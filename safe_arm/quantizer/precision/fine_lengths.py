@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import ScaleAndZero
-from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite, stored_tensor
 from safe_arm.quantizer.precision.fine_roots import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
@@ -132,7 +132,7 @@ def _annotate(found: _Length, spec: QuantizationSpec) -> None:
     give_spec(found.unit, unit)
     give_spec(found.correction, affine_spec(spec, place, _of_correction))
     if found.scaled is not found.correction:
-        factor = Writer(found.fine).stored(found.scaled.args[1])
+        factor = stored_tensor(found.scaled.args[1])
         assert factor is not None
         of_scaled = partial(_of_correction, factor=float(factor))
         give_spec(found.scaled, affine_spec(spec, place, of_scaled))

@@ -17,8 +17,14 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from safe_arm.core.attributes import attribute
-from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite
+from safe_arm.core.attributes import stored_value
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    is_call,
+    operands_of,
+    rewrite,
+)
 from safe_arm.quantizer.precision.fine_roots import annotate_unit
 from safe_arm.quantizer.precision.sums_of_squares import (
     keep_argument,
@@ -31,7 +37,6 @@ from safe_arm.quantizer.precision.two_steps import (
     copy_inputs,
     fixed_spec,
     give_spec,
-    is_call,
     keep_fine,
 )
 
@@ -76,7 +81,7 @@ class _FineLog(RoundedOnce):
 def _multiply_argument(product: Any, argument: Node) -> None:
     """Multiply the sum by its factor, instead of the inverse root by the factor's."""
     root_of_factor = product.args[1]
-    number = attribute(product.graph.owning_module, root_of_factor.target)
+    number = stored_value(root_of_factor)
     number.copy_(number**-2)
     product.args = (argument, root_of_factor)
 
@@ -122,23 +127,20 @@ def keep_logs_fine(model: GraphModule) -> None:
 def _fine_logs(model: GraphModule) -> Iterator[_FineLog]:
     for fine in calls(model, _DIFFERENCE):
         correction, twice = fine.args[:2]
-        if not _is_log(correction) or not is_call(twice, _PRODUCT):
+        of_root, _ = operands_of(twice, _PRODUCT)
+        if not _is_log(correction) or not is_call(of_root, correction.target):
             continue
-        unit, of_root = correction.args[0], twice.args[0]
-        if not is_call(unit, _PRODUCT) or not is_call(of_root, correction.target):
-            continue
-        scaled, rough = unit.args[:2]
-        root = of_root.args[0]
+        unit: Any = correction.args[0]
+        root: Any = of_root.args[0]
+        scaled, rough = operands_of(unit, _PRODUCT)
+        argument, _ = operands_of(scaled, _PRODUCT)
         if is_call(root, _PRODUCT):
             root = root.args[0]
-        if not is_call(scaled, _PRODUCT) or root is not rough:
+        of_argument, _ = operands_of(rough, _ROOT)
+        if root is not rough or argument is None or of_argument is not argument:
             continue
-        argument = scaled.args[0]
-        if not isinstance(argument, Node) or not is_call(rough, _ROOT):
-            continue
-        if rough.args[0] is argument:
-            steps = (argument, rough, scaled, unit, correction, fine)
-            yield _FineLog(*steps, of_root, twice)
+        steps = (argument, rough, scaled, unit, correction, fine)
+        yield _FineLog(*steps, of_root, twice)
 
 
 def _is_log(node: object) -> TypeGuard[Node]:

@@ -11,7 +11,13 @@ from torch.fx.node import Argument
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from safe_arm._compat.annotations import ScaleAndZero
-from safe_arm.quantizer.graphs.graph_edits import Writer, calls, rewrite
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    calls,
+    is_call,
+    operands_of,
+    rewrite,
+)
 from safe_arm.quantizer.precision.exact_products import exact_spec
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
@@ -26,7 +32,6 @@ from safe_arm.quantizer.precision.two_steps import (
     fixed_spec,
     give_spec,
     is_broadcast,
-    is_call,
     keep_fine,
 )
 
@@ -113,18 +118,14 @@ def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the reciprocals in two steps."""
     for correction in calls(model, _RECIPROCAL):
         unit = correction.args[0]
-        if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
-            continue
-        if len(unit.users) != 1:
+        if len(correction.users) != 1 or len(unit.users) != 1:
             continue
         (fine,) = correction.users
-        divisor, finite = unit.args[:2]
-        if fine.target is not _PRODUCT or fine.args[:2] != (finite, correction):
+        divisor, finite = operands_of(unit, _PRODUCT)
+        if operands_of(fine, _PRODUCT) != (finite, correction):
             continue
-        if not is_call(finite, _CLAMP) or not isinstance(divisor, Node):
-            continue
-        rough = finite.args[0]
-        if is_call(rough, _RECIPROCAL) and rough.args[0] is divisor:
+        rough, _ = operands_of(finite, _CLAMP)
+        if operands_of(rough, _RECIPROCAL)[0] is divisor:
             yield TwoSteps(divisor, rough, finite, unit, correction, fine)
 
 

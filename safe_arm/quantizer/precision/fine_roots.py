@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from safe_arm._compat.annotations import ScaleAndZero, annotation_of
-from safe_arm.quantizer.graphs.graph_edits import Writer, calls
+from safe_arm.quantizer.graphs.graph_edits import Writer, calls, is_call, operands_of
 from safe_arm.quantizer.precision.exact_products import exact_spec, product_spec
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
@@ -22,7 +22,6 @@ from safe_arm.quantizer.precision.two_steps import (
     fixed_spec,
     give_spec,
     is_broadcast,
-    is_call,
     keep_fine,
 )
 
@@ -71,11 +70,12 @@ def keep_roots_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(model, fine_roots(model), _annotate, _multiplies_no_differences)
-
-
-def _multiplies_no_differences(found: TwoSteps) -> bool:
-    return not found.multiplies_differences
+    keep_fine(
+        model,
+        fine_roots(model),
+        _annotate,
+        lambda found: not found.multiplies_differences,
+    )
 
 
 def fine_roots(model: GraphModule) -> Iterator[TwoSteps]:
@@ -89,16 +89,14 @@ def chains_of_roots(model: GraphModule) -> Iterator[TwoSteps]:
     """Give all that is multiplied by the inverse root of ``y * r * r`` with ``r = rsqrt(y)``."""
     for correction in calls(model, _ROOT):
         unit = correction.args[0]
-        if len(correction.users) != 1 or not is_call(unit, _PRODUCT):
-            continue
-        scaled, rough = unit.args[:2]
-        if not is_call(scaled, _PRODUCT) or not is_call(rough, _ROOT):
+        scaled, rough = operands_of(unit, _PRODUCT)
+        argument, factor = operands_of(scaled, _PRODUCT)
+        if len(correction.users) != 1 or not is_call(rough, _ROOT):
             continue
         (fine,) = correction.users
-        argument = rough.args[0]
-        if fine.target is not _PRODUCT:
+        if factor is not rough or rough.args[0] is not argument:
             continue
-        if isinstance(argument, Node) and scaled.args[:2] == (argument, rough):
+        if fine.target is _PRODUCT:
             yield TwoSteps(argument, rough, scaled, unit, correction, fine)
 
 

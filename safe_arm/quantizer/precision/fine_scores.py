@@ -20,9 +20,15 @@ from safe_arm._compat.annotations import (
     observed_by,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import op_name
-from safe_arm.quantizer.graphs.graph_edits import MOVES, calls
+from safe_arm.quantizer.graphs.graph_edits import (
+    MOVES,
+    calls,
+    is_read_once,
+    is_stored,
+    operands_of,
+)
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_bound
 from safe_arm.quantizer.precision.added_products import is_number
 from safe_arm.quantizer.precision.exact_products import (
@@ -73,7 +79,7 @@ def keep_scores_fine(model: GraphModule) -> None:
         model: an annotated float graph; its annotations are changed. Scores that anything else reads keep theirs.
     """
     for distance in calls(model, _DIFFERENCE):
-        chain = _chain_of(model, distance)
+        chain = _chain_of(distance)
         if chain is None:
             continue
         spec = int8_spec(annotation_of(chain[0]).output_qspec)
@@ -86,15 +92,15 @@ def keep_scores_fine(model: GraphModule) -> None:
         annotation = annotation_of(exponential)
         annotation.input_qspec_map[distance] = observed_by(spec, DistanceObserver)
         annotation.allow_implicit_sharing = False
-        _widen(model, chain, distance)
+        _widen(chain, distance)
 
 
-def _chain_of(model: GraphModule, distance: Node) -> list[Node] | None:
+def _chain_of(distance: Node) -> list[Node] | None:
     """Return what scores are computed with whose distance to their maximum an exponential reads, the matmul first."""
+    scores: Any
+    maximum: Any
     scores, maximum = distance.args[:2]
-    if not isinstance(scores, Node) or not isinstance(maximum, Node):
-        return None
-    if maximum.target is not _MAXIMUM or maximum.args[0] is not scores:
+    if operands_of(maximum, _MAXIMUM)[0] is not scores:
         return None
     if set(scores.users) != {maximum, distance} or len(maximum.users) != 1:
         return None
@@ -104,10 +110,10 @@ def _chain_of(model: GraphModule, distance: Node) -> list[Node] | None:
         return None
     chain = [scores]
     while not is_matmul(chain[0]):
-        if not _keeps_scores(model, chain[0]):
+        if not _keeps_scores(chain[0]):
             return None
         before = chain[0].args[0]
-        if not isinstance(before, Node) or len(before.users) != 1:
+        if not is_read_once(before):
             return None
         chain.insert(0, before)
     return chain if matmul_size(chain[0]) <= _MOST else None
@@ -117,7 +123,7 @@ def _is_plain(node: Node) -> bool:
     return Q_ANNOTATION_KEY in node.meta and not node.kwargs
 
 
-def _keeps_scores(model: GraphModule, node: Node) -> bool:
+def _keeps_scores(node: Node) -> bool:
     """Tell whether a node moves scores, multiplies them by a number, or masks them."""
     if not _is_plain(node):
         return False
@@ -126,15 +132,15 @@ def _keeps_scores(model: GraphModule, node: Node) -> bool:
     if node.target not in (_PRODUCT, _MASK):
         return False
     other = node.args[1]
-    if not isinstance(other, Node) or other.op != "get_attr":
+    if not is_stored(other):
         return False
-    value = attribute(model, other.target)
+    value = stored_value(other)
     if node.target is _PRODUCT:
         return is_number(other) and is_int8(other, node) and bool(value)
     return is_bound(value)
 
 
-def _widen(model: GraphModule, chain: Sequence[Node], distance: Node) -> None:
+def _widen(chain: Sequence[Node], distance: Node) -> None:
     """Compute scores and their distances in 32 bits; exponentials round them."""
     matmul, *others = chain
     spec = product_spec(matmul)
@@ -150,7 +156,7 @@ def _widen(model: GraphModule, chain: Sequence[Node], distance: Node) -> None:
         annotation.allow_implicit_sharing = False
         if node.target is _PRODUCT:
             # A number that is its own step has code 1 or -1.
-            number = abs(float(attribute(model, node.args[1].target)))
+            number = abs(float(stored_value(node.args[1])))
             annotation.input_qspec_map[node.args[1]] = number_spec(number)
             scale *= number
             spec = product_spec(matmul, 1 / scale)

@@ -16,12 +16,12 @@ from safe_arm._compat.annotations import (
     is_calibrated,
     observed_by,
 )
+from safe_arm.quantizer.graphs.graph_edits import is_call, operands_of
 from safe_arm.quantizer.precision.exact_products import exact_spec, step_of, terms_of
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     affine_spec,
     give_spec,
-    is_call,
     up_to,
 )
 
@@ -68,11 +68,11 @@ def terms_of_softmax(reciprocal: Node) -> int:
     One row of a trained softmax adds up to little more than 1, where it is sure, and another to half its length. In 8
     bits the sum of the former has a few codes.
     """
-    value = reciprocal.args[0]
-    if not is_call(value, _SUM) or not is_call(value.args[0], _EXPONENTIAL):
-        return 0
-    distance = value.args[0].args[0]
-    if not is_call(distance, _DIFFERENCE) or not is_call(distance.args[1], _MAXIMUM):
+    value: Any = reciprocal.args[0]
+    exponential, _ = operands_of(value, _SUM)
+    distance, _ = operands_of(exponential, _EXPONENTIAL)
+    _, maximum = operands_of(distance, _DIFFERENCE)
+    if not is_call(maximum, _MAXIMUM):
         return 0
     terms = terms_of(value)
     return terms if terms <= _LONGEST else 0

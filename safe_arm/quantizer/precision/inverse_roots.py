@@ -13,7 +13,9 @@ from safe_arm._compat.annotations import annotation_of
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
+    is_call,
     is_float32,
+    is_stored,
     lower_bound,
     rewrite,
 )
@@ -25,7 +27,6 @@ from safe_arm.quantizer.precision.exact_products import (
 )
 from safe_arm.quantizer.precision.fine_roots import refine_root
 from safe_arm.quantizer.precision.sums_of_squares import number_for
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _PRODUCT = _ATEN.mul.Tensor
@@ -76,7 +77,7 @@ def _is_bound(maximum: Node) -> bool:
     square, least = maximum.args[:2]
     if not isinstance(square, Node) or not is_exact_sum(square):
         return False
-    if not isinstance(least, Node) or least.op != "get_attr":
+    if not is_stored(least):
         return False
     readers = {reader.target for reader in maximum.users}
     return _ROOT in readers and readers <= {_ROOT, _PRODUCT}

@@ -23,6 +23,7 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import calls, readers_of
+from safe_arm.quantizer.graphs.stand_ins import least_known
 
 _RSQRT = torch.ops.aten.rsqrt.default
 _PRODUCT = torch.ops.aten.mul.Tensor
@@ -71,8 +72,7 @@ def _is_factor(root: Node) -> bool:
 def _keeps_bounds(spec: QuantizationSpec) -> bool:
     """Tell whether the observer of a specification keeps the least value that it is shown; a user's may not."""
     observer = observer_of(spec)
-    observer = getattr(observer, "activation_post_process", observer)
-    return isinstance(getattr(observer, "min_val", None), Tensor)
+    return observer is not None and least_known(observer) is not None
 
 
 def _of_inverse_root(observers: Sequence[Any]) -> ScaleAndZero:
@@ -93,16 +93,14 @@ def _of_inverse_root(observers: Sequence[Any]) -> ScaleAndZero:
 
 def lowest_seen(observer: ObserverOrFakeQuantize) -> Tensor | None:
     """Return the least value that an observer was shown, or less if it was shown few; None if it keeps none."""
-    observer = getattr(observer, "activation_post_process", observer)
-    lowest = getattr(observer, "min_val", None)
-    if not isinstance(lowest, Tensor):
-        return None
-    if _has_seen_few(observer):
+    lowest = least_known(observer)
+    if lowest is not None and _has_seen_few(observer):
         lowest = lowest / _ROOM
     return lowest
 
 
 def _has_seen_few(observer: Module) -> bool:
     """Tell whether an observer has counted few values; one without a histogram counts none."""
+    observer = getattr(observer, "activation_post_process", observer)
     histogram = getattr(observer, "histogram", None)
     return histogram is not None and bool(histogram.sum() < _FEW)

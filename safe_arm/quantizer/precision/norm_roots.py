@@ -21,6 +21,7 @@ from safe_arm._compat.annotations import (
     ScaleAndZero,
     annotation_of,
     int8_spec,
+    spec_at,
     specs_read,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
@@ -28,11 +29,15 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_call,
+    operands_of,
     rewrite,
+    squared,
     static_sizes,
+    stored_number,
     tensor_of,
 )
-from safe_arm.quantizer.precision.exact_means import keep_factor
+from safe_arm.quantizer.precision.exact_means import multiply_exactly
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     CODES_APART,
@@ -59,7 +64,6 @@ from safe_arm.quantizer.precision.two_steps import (
     affine_spec,
     give_spec,
     is_broadcast,
-    is_call,
     is_difference,
     is_of_int8,
     keep_fine,
@@ -158,7 +162,7 @@ def _with_number(
     if not is_call(result, target) or result.kwargs:
         return None, neutral, result
     value, constant = result.args[:2]
-    number = Writer(result).number(constant)
+    number = stored_number(constant)
     if number is None:
         return None, neutral, result
     return result, number, value
@@ -175,13 +179,10 @@ def _unshaped(value: object) -> object:
 
 def _squared(square: object) -> Node | None:
     """Return what a value is the square of; None if it is none."""
-    if not isinstance(square, Node) or square.kwargs:
-        return None
-    value, other = (*square.args, None)[:2]
-    is_square = square.target is _PRODUCT and value is other
-    if not is_square and (square.target is not _POWER or other != 2):
-        return None
-    return value if isinstance(value, Node) else None
+    value, exponent = operands_of(square, _POWER)
+    if exponent == 2:
+        return value
+    return squared(square)
 
 
 def _write_plainly(root: Node, found: MeanSquare) -> bool:
@@ -252,13 +253,12 @@ def read_roots_apart(roots: Iterable[Node]) -> None:
 
 def _is_read_as_given(value: Node, reader: Node) -> bool:
     """Tell whether a node reads a value in the domain that the value has."""
-    annotation = annotation_of(value)
-    spec = specs_read(reader).get(value)
-    if annotation is None or annotation.output_qspec is None or spec is None:
-        return False
+    given = spec_at(value)
     if is_int8(value, reader):
-        return int8_spec(annotation.output_qspec) is not None
-    return isinstance(spec, DerivedQuantizationSpec) and annotation.output_qspec is spec
+        return int8_spec(given) is not None
+    return isinstance(given, DerivedQuantizationSpec) and given is spec_at(
+        (value, reader)
+    )
 
 
 def _may_be_exact(root: TwoSteps) -> bool:
@@ -304,15 +304,8 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
 def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
     """Multiply a sum of squares and raise it in 32 bits."""
     codes = bound.spec(bound.of_sum)
-    last = found.total
     if found.mean is not None:
-        annotation = annotation_of(found.mean)
-        annotation.input_qspec_map[last] = codes
-        keep_factor(found.mean)
-        codes = product_spec(found.mean)
-        annotation.output_qspec = codes
-        annotation.allow_implicit_sharing = False
-        last = found.mean
+        codes = multiply_exactly(found.mean, found.total, codes)
     if found.raised is not None:
         give_one_spec(found.raised, codes)
 

@@ -19,6 +19,8 @@ from safe_arm._compat.annotations import annotation_of, specs_read
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
+    is_call,
+    operands_of,
     replace_node,
     rewrite_all,
     tensor_of,
@@ -30,7 +32,7 @@ from safe_arm.quantizer.precision.exact_products import (
 )
 from safe_arm.quantizer.precision.fine_roots import fine_roots, write_in_two_steps
 from safe_arm.quantizer.precision.inverse_roots import bounded_root, has_square
-from safe_arm.quantizer.precision.two_steps import TwoSteps, is_call
+from safe_arm.quantizer.precision.two_steps import TwoSteps
 
 _ATEN = torch.ops.aten
 _SIMILARITY = _ATEN.cosine_similarity.default
@@ -105,16 +107,9 @@ def keep_similarities(model: GraphModule) -> None:
     """
     roots = {root.fine: root for root in fine_roots(model)}
     for clamp in calls(model, _CLAMP):
-        outer = clamp.args[0]
-        if not is_call(outer, _PRODUCT):
-            continue
-        inner, second = outer.args[:2]
-        if not is_call(inner, _PRODUCT) or not isinstance(second, Node):
-            continue
-        dot, first = inner.args[:2]
-        if not is_call(dot, _SUM) or not isinstance(first, Node):
-            continue
-        if first in roots and second in roots:
+        inner, second = operands_of(clamp.args[0], _PRODUCT)
+        dot, first = operands_of(inner, _PRODUCT)
+        if is_call(dot, _SUM) and first in roots and second in roots:
             _annotate(clamp, roots[first], roots[second])
 
 

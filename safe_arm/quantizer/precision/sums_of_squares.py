@@ -15,11 +15,14 @@ from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    is_call,
     is_float32,
+    is_read_once,
     lower_bound,
     replace_node,
+    squared,
     static_sizes,
-    tensor_of,
+    stored_number,
 )
 from safe_arm.quantizer.precision.added_products import spec_of_products
 from safe_arm.quantizer.precision.exact_products import (
@@ -28,7 +31,6 @@ from safe_arm.quantizer.precision.exact_products import (
     is_exact_sum,
     is_int8,
 )
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _POWER = _ATEN.pow.Tensor_Scalar
@@ -70,7 +72,7 @@ def write_products(value: object) -> None:
         value: a value of a float graph that stock's passes have transformed; changed in place. What is read besides
             keeps its operators.
     """
-    if not isinstance(value, Node) or len(value.users) != 1:
+    if not is_read_once(value):
         return
     if value.target is _POWER:
         if value.args[1] == 2:
@@ -88,11 +90,9 @@ def write_products(value: object) -> None:
 
 def _square_reshaped(reshape: Node) -> None:
     """Square what is reshaped instead of reshaping what is squared."""
-    square = reshape.args[0]
-    if not is_call(square, _PRODUCT) or len(reshape.users) != 1:
-        return
-    source = square.args[0]
-    if source is not square.args[1] or len(square.users) != 1:
+    square: Any = reshape.args[0]
+    source = squared(square)
+    if source is None or len(reshape.users) != 1 or len(square.users) != 1:
         return
     target: Any = reshape.target
     moved = Writer(reshape)(target, source, *reshape.args[1:])
@@ -100,11 +100,10 @@ def _square_reshaped(reshape: Node) -> None:
     reshape.args = (moved, moved)
 
 
-def near_sum(write: Writer, value: object) -> NearSum | None:
+def near_sum(value: object) -> NearSum | None:
     """Return the sum of squares that a value is computed of, and how; None if it is not.
 
     Args:
-        write: reads what is stored.
         value: a value of a float graph that stock's passes have transformed.
     """
     if not is_float32(value):
@@ -113,18 +112,18 @@ def near_sum(write: Writer, value: object) -> NearSum | None:
         return NearSum(value)
     source = value.args[0] if value.args else None
     if op_name(value) in RESHAPES and static_sizes(value) is not None:
-        return near_sum(write, source)
+        return near_sum(source)
     if is_call(value, _CLAMP):
-        inner, low = near_sum(write, source), lower_bound(value)
+        inner, low = near_sum(source), lower_bound(value)
         if inner is None or low is None:
             return None
         return replace(inner, least=max(inner.least, low))
     if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
         return None
-    number = write.number(value.args[1])
+    number = stored_number(value.args[1])
     if number is None:
         return None
-    inner = near_sum(write, source)
+    inner = near_sum(source)
     if inner is None:
         return None
     if value.target is _PRODUCT:
@@ -151,11 +150,11 @@ def squares_added(value: object) -> list[Node]:
     waiting = [value]
     while waiting:
         term = waiting.pop()
-        if not isinstance(term, Node) or len(term.users) != 1:
+        if not is_read_once(term):
             return []
         if is_call(term, _ADDITION) and not term.kwargs:
             waiting += term.args[:2]
-        elif is_call(term, _PRODUCT) and term.args[0] is term.args[1]:
+        elif squared(term) is not None:
             squares.append(term)
         else:
             return []
@@ -176,16 +175,12 @@ def _additions(total: Node) -> list[Node]:
     return additions
 
 
-def _add_behind_squares(total: Node) -> None:
-    """Add squares behind all of them: each addition has the scale of the largest, which has to be observed before."""
-    if squares_added(total):
-        for addition in reversed(_additions(total)[1:]):
-            total.prepend(addition)
-
-
 def positive_sum(write: Writer, form: NearSum) -> Node | None:
     """Write the positive value of which the root is taken, over its factor; None for what has two bounds."""
-    _add_behind_squares(form.total)
+    if squares_added(form.total):
+        # Each addition has the scale of the largest square, which has to be observed before.
+        for addition in reversed(_additions(form.total)[1:]):
+            form.total.prepend(addition)
     offset, least = form.offset / form.factor, form.least / form.factor
     if offset == 0:
         bound = number_for(write, form.total, max(least, _LEAST), "least")
@@ -221,7 +216,7 @@ def write_unit(write: Writer, value: Node) -> Unit | None:
         value: what the function reads.
     """
     write_products(value)
-    form = near_sum(write, value)
+    form = near_sum(value)
     if form is None:
         return None
     argument = positive_sum(write, form)
@@ -243,8 +238,7 @@ def replace_in_shape(write: Writer, node: Node, fine: Node) -> None:
 
 def number_for(write: Writer, node: Node, number: float, name: str) -> Node:
     """Store a number as a tensor that is broadcast to a value."""
-    value = tensor_of(node)
-    assert value is not None
+    value = node.meta["val"]
     return write.constant(torch.full((1,) * value.dim(), number), name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from safe_arm._compat.annotations import (
     derived_spec,
     int8_spec,
     plain_spec,
+    spec_at,
+    specs_of,
     specs_read,
 )
 from safe_arm.quantizer.graphs.graph_edits import is_float32, tensor_of
@@ -57,10 +59,7 @@ class TwoSteps:
     @property
     def is_annotated(self) -> bool:
         """Tell whether the result has its qparams from those of its factors."""
-        annotation = annotation_of(self.fine)
-        if annotation is None:
-            return False
-        return isinstance(annotation.output_qspec, DerivedQuantizationSpec)
+        return isinstance(spec_at(self.fine), DerivedQuantizationSpec)
 
     @property
     def multiplies_differences(self) -> bool:
@@ -217,11 +216,6 @@ def _is_wider(value: Tensor, factor: Tensor) -> bool:
     return False
 
 
-def is_call(value: object, target: object) -> TypeGuard[Node]:
-    """Tell whether a value is that of an operator."""
-    return isinstance(value, Node) and value.target is target
-
-
 def is_difference(value: Node) -> bool:
     """Tell whether a value is a difference from a mean."""
     if value.target is not _DIFFERENCE or Q_ANNOTATION_KEY not in value.meta:
@@ -231,8 +225,5 @@ def is_difference(value: Node) -> bool:
 
 def is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
-    specs: list[object] = [None]
     annotation = annotation_of(node)
-    if annotation is not None:
-        specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
-    return all(map(int8_spec, specs))
+    return annotation is not None and all(map(int8_spec, specs_of(annotation)))

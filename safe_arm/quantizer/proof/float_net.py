@@ -16,12 +16,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.errors import UsageError
-from safe_arm.core.island import call_functions
+from safe_arm.core.exceptions import attempted
+from safe_arm.core.island import arguments_by_name, call_functions
 from safe_arm.quantizer.annotation.hold_out import copy_of
-from safe_arm.quantizer.graphs.operator_schemas import (
-    arguments_by_name,
-    written_buffers,
-)
+from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 
 
 def copy_with_own_state(model: GraphModule) -> GraphModule:
@@ -214,17 +212,10 @@ def _draws(node: Node) -> bool:
     return arguments.get("train", arguments.get("training")) is not False
 
 
-def _tensor(module: GraphModule, name: object) -> Tensor | None:
-    """Return a tensor of a module; None if it has none of that name."""
-    try:
-        value = attribute(module, name)
-    except AttributeError:
-        return None
-    return value if isinstance(value, Tensor) else None
-
-
 def _copy_of_buffer(module: GraphModule, name: str) -> Tensor | None:
-    return _own(_tensor(module, name))
+    """Return a copy of a tensor of a module; None if it has none of that name."""
+    value = attempted(attribute, module, name)
+    return value.detach().clone() if isinstance(value, Tensor) else None
 
 
 def _own(value: Any) -> Any:

@@ -221,7 +221,7 @@ class _RemedySearch:
         if self._net.folds:
             for node in list(model.graph.nodes):
                 if node.name in apart:
-                    spell_out(node, model)
+                    spell_out(node)
             fold(model)
         return model
 

@@ -25,9 +25,9 @@ from safe_arm.core.float_comparison import (
     OutputFidelity,
     to_json,
 )
+from safe_arm.core.notes import write_note
 from safe_arm.core.output_names import output_names
 from safe_arm.quantizer.annotation.hold_out import copy_of
-from safe_arm.quantizer.graphs.graph_edits import write_note
 from safe_arm.quantizer.proof.fidelity import compared
 from safe_arm.quantizer.proof.float_distance import difference
 from safe_arm.quantizer.proof.float_net import (

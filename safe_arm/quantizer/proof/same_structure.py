@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves, tree_map
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import QParams, is_dequantize, op_name
@@ -69,7 +69,7 @@ class Structure:
         for node in graph_module.graph.nodes:
             value = None
             if node.op == "get_attr" and node.target not in state:
-                value = attribute(graph_module, node.target)
+                value = stored_value(node)
             elif op_name(node) in _LIKE:
                 value = _filled(node)
             if isinstance(value, Tensor):
@@ -292,7 +292,7 @@ def _other_domain(node: Node) -> str:
 def _evaluated(node: Node) -> Any:
     """Return the value of a constant behind its quantisers."""
     if node.op == "get_attr":
-        return attribute(node.graph.owning_module, node.target).detach()
+        return stored_value(node).detach()
     return called(node, _evaluated)
 
 
@@ -302,7 +302,7 @@ def _step(node: Node, value: Tensor) -> Tensor:
         return torch.zeros((), dtype=torch.float64)
     scale: Any = node.args[1]
     if isinstance(scale, Node):
-        scale = attempted(attribute, node.graph.owning_module, scale.target)
+        scale = attempted(stored_value, scale)
     if not isinstance(scale, (float, Tensor)):
         return torch.full((), torch.inf, dtype=torch.float64)
     if isinstance(scale, float) or scale.numel() == 1:

@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, has_dtype, is_float32
 
 _ATEN = torch.ops.aten
 #: Casts, whose dtype is that of their result.
@@ -98,7 +98,4 @@ def _choice(
 
 def _is_condition(node: object) -> TypeGuard[Node]:
     """Return whether an operator gives a boolean."""
-    value = tensor_of(node)
-    if value is None or value.dtype != torch.bool:
-        return False
-    return isinstance(node, Node) and node.op == "call_function"
+    return has_dtype(node, torch.bool) and node.op == "call_function"

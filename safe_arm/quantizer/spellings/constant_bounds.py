@@ -11,16 +11,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.constant_values import ConstantValues, number_of
-from safe_arm.quantizer.graphs.graph_edits import Writer, is_float32, tensor_of
+from safe_arm.quantizer.graphs.constant_values import ConstantWriter, number_of
+from safe_arm.quantizer.graphs.graph_edits import is_float32, tensor_of
 
 _ATEN = torch.ops.aten
 _CLAMP = _ATEN.clamp.default
 
 
 def _clamped(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     low: Node | None = None,
     high: Node | None = None,
@@ -29,16 +28,16 @@ def _clamped(
     for bound in (low, high):
         number = None
         if bound is not None:
-            number = _number(values, bound, x)
+            number = _number(write, bound, x)
             if number is None:
                 return None
         numbers.append(number)
     return write(_CLAMP, x, *numbers)
 
 
-def _number(values: ConstantValues, bound: Node, x: Node) -> float | None:
+def _number(write: ConstantWriter, bound: Node, x: Node) -> float | None:
     """Return the number that a bound of a value is; None if it is none, or the value is broadcast to it."""
-    constant, value = values.of(bound), tensor_of(x)
+    constant, value = write.value_of(bound), tensor_of(x)
     if constant is None or value is None or not is_float32(x):
         return None
     is_one = constant.numel() == 1 and constant.dim() <= value.dim()

@@ -7,8 +7,10 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
+    ConstantWriter,
     rewrite_with_constants,
 )
 from safe_arm.quantizer.graphs.graph_edits import (
@@ -17,7 +19,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     static_sizes,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.constant_bounds import BOUNDS
 from safe_arm.quantizer.spellings.mixed_constants import MIXED
@@ -49,7 +50,7 @@ def _spell_out(node: Node, values: ConstantValues) -> bool:
         is_known = target in table and (table is BOUNDS or static_sizes(node))
         if written is None and is_known:
             arguments = arguments_by_name(node).values()
-            written = table[target](Writer(node), values, *arguments)
+            written = table[target](ConstantWriter(node, values), *arguments)
     if written is None:
         return False
     replace_node(node, written)

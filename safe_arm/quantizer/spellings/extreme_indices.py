@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.island import arguments_by_name
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     replace_node,
     rewrite_all,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 #: The operators that return a value and its index, and the one that returns the index.

@@ -13,8 +13,8 @@ from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     replace_node,
+    rewrite_nodes,
     static_sizes,
-    tensor_of,
 )
 
 _ATEN = torch.ops.aten
@@ -37,17 +37,8 @@ def lower_ranks(model: GraphModule) -> None:
             of more dimensions that something else reads stays, and so does one with a dynamic size.
     """
     for module in graph_modules(model):
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if node.target in _PERMUTATIONS and _is_between_reshapes(node):
-                _write_apart(node)
-                is_changed = True
-        for node in list(module.graph.nodes):
-            if _skip_high_rank(node):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+        rewrite_nodes(module, _write_apart)
+        rewrite_nodes(module, _skip_high_rank)
 
 
 def steps(sizes: list[int], order: list[int]) -> list[Step]:
@@ -103,8 +94,10 @@ def _groups(sizes: list[int], order: list[int]) -> list[list[int]]:
     return groups
 
 
-def _write_apart(permute: Node) -> None:
-    """Write a permutation in steps; the reshape behind the last one has the permutation's own shape."""
+def _write_apart(permute: Node) -> bool:
+    """Write a permutation in steps, and tell whether it was one between reshapes; the last step has its own shape."""
+    if permute.target not in _PERMUTATIONS or not _is_between_reshapes(permute):
+        return False
     write = Writer(permute)
     x = permute.args[0]
     sizes = static_sizes(x)
@@ -116,11 +109,11 @@ def _write_apart(permute: Node) -> None:
         x = write(_ATEN.permute.default, x, step_order)
     written = write(_RESHAPE, x, shape)
     replace_node(permute, written)
+    return True
 
 
 def _order(permute: Node) -> list[int]:
-    value = tensor_of(permute)
-    assert value is not None
+    value = permute.meta["val"]
     rank = value.dim()
     if permute.target is _ATEN.permute.default:
         dims: list[int] = list(permute.args[1])  # type: ignore[arg-type]

@@ -8,10 +8,14 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm.core.island import call_functions, graph_modules, op_name
+from safe_arm.core.island import (
+    arguments_by_name,
+    call_functions,
+    graph_modules,
+    op_name,
+)
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import replace_node
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 
 _ATEN = torch.ops.aten
 _LARGEST = torch.finfo(torch.float32).max

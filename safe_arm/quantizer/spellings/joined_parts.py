@@ -7,9 +7,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, rewrite_all
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    is_call,
+    replace_node,
+    rewrite_all,
+)
 from safe_arm.quantizer.graphs.views_written import part_of
-from safe_arm.quantizer.precision.two_steps import is_call
 
 _ATEN = torch.ops.aten
 _SLICE = _ATEN.slice.Tensor

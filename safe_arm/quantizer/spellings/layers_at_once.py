@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.graph_edits import Writer, calls, replace_node, tensor_of
 
 _ATEN = torch.ops.aten
@@ -29,7 +29,7 @@ def apply_layers_at_once(model: GraphModule) -> None:
     """
     layers: dict[_Layer, list[Node]] = {}
     for node in calls(model, _LAYER):
-        layer = _layer_of(model, node)
+        layer = _layer_of(node)
         if layer is not None:
             layers.setdefault(layer, []).append(node)
     is_changed = False
@@ -42,7 +42,7 @@ def apply_layers_at_once(model: GraphModule) -> None:
         model.recompile()
 
 
-def _layer_of(model: GraphModule, node: Node) -> _Layer | None:
+def _layer_of(node: Node) -> _Layer | None:
     """Return which layer of which value a layer of one part is; None if it is none, or reads a computed weight."""
     part, *stored = node.args
     if not isinstance(part, Node) or part.target not in _PARTS:
@@ -61,14 +61,13 @@ def _layer_of(model: GraphModule, node: Node) -> _Layer | None:
             continue
         if each.op != "get_attr":
             return None
-        tensors.append(id(attribute(model, each.target)))
+        tensors.append(id(stored_value(each)))
     return value, dim, tuple(tensors)
 
 
 def _are_all_parts(value: Node, dim: int, nodes: Iterable[Node]) -> bool:
     """Tell whether some layers read each part of a value once, and there are two at least."""
-    whole = tensor_of(value)
-    assert whole is not None
+    whole = value.meta["val"]
     size = whole.shape[dim]
     places = []
     for node in nodes:

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.calls import called
@@ -19,7 +18,7 @@ from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.constant_values import ConstantValues, number_of
 from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
-from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable, is_pointwise
 from safe_arm.quantizer.masks.runtime_masks import WHERES
 
 _ATEN = torch.ops.aten
@@ -127,17 +126,10 @@ def _computed_alone(choice: Node, piece: Node, limits: _Limits) -> set[Node]:
     while pending:
         node = pending.pop()
         readers = set(node.users) - within - {choice}
-        if readers or node in limits or not _is_pointwise(node):
+        if readers or node in limits or tensor_of(node) is None:
+            continue
+        if is_mutable(node) or not is_pointwise(node):
             continue
         within.add(node)
         pending += node.all_input_nodes
     return within
-
-
-def _is_pointwise(node: Node) -> bool:
-    if not isinstance(node.target, OpOverload) or is_mutable(node):
-        return False
-    value = tensor_of(node)
-    if value is None:
-        return False
-    return torch.Tag.pointwise in node.target.tags

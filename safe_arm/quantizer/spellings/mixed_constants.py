@@ -14,21 +14,19 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.constant_values import ConstantWriter
 
 _ATEN = torch.ops.aten
 
 
 def _two(
     target: OpOverload,
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     other: Node,
     *factor: float,
 ) -> Node | None:
-    operands = _as_floats(write, values, [x, other])
+    operands = _as_floats(write, [x, other])
     if operands is None:
         return None
     if factor:
@@ -37,27 +35,25 @@ def _two(
 
 
 def _chosen(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     condition: Node,
     x: Node,
     other: Node,
 ) -> Node | None:
-    operands = _as_floats(write, values, [x, other])
+    operands = _as_floats(write, [x, other])
     if operands is None:
         return None
     return write(_ATEN.where.self, condition, *operands)
 
 
 def _as_floats(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     operands: list[Any],
 ) -> list[Any] | None:
     """Return operands, of which constants of integers are floats; None if there are none."""
     floats = []
     for operand in operands:
-        value = values.of(operand)
+        value = write.value_of(operand)
         if value is None or value.is_floating_point() or value.is_complex():
             floats.append(operand)
             continue

@@ -17,9 +17,9 @@ from safe_arm.quantizer.graphs.constant_values import (
 )
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    has_dtype,
     replace_node,
     static_sizes,
-    tensor_of,
 )
 
 #: Dtypes of an index; of others, an index is a mask.
@@ -45,10 +45,8 @@ def _select(node: Node, values: ConstantValues) -> bool:
     given = indices[whole:]
     if not whole or None in given:
         return False
-    for index in given:
-        value = tensor_of(index)
-        if value is None or value.dtype not in _NUMBERS:
-            return False
+    if not all(has_dtype(index, *_NUMBERS) for index in given):
+        return False
     if all(values.of(index) is not None for index in given):
         return False
     selected = Writer(node).compute(_rows_at, [x, whole, *given])

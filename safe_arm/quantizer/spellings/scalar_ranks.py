@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.control_flow import LOOP, branches_of
 from safe_arm.core.island import graph_modules
 from safe_arm.quantizer.graphs.graph_edits import Writer, calls, tensor_of
 
@@ -46,10 +47,8 @@ def keep_scalar_ranks(model: GraphModule) -> None:
     """
     _keep_ranks(model, _is_float_scalar)
     for graph_module in graph_modules(model):
-        for loop in calls(graph_module, torch.ops.higher_order.while_loop):
-            for read in loop.args[:2]:
-                branch = graph_module.get_submodule(read.target)
-                assert isinstance(branch, GraphModule)
+        for loop in calls(graph_module, LOOP):
+            for branch in branches_of(loop):
                 _keep_ranks(branch, _is_scalar)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.graphs.graph_edits import add_call, rewrite_all
+from safe_arm.quantizer.graphs.graph_edits import add_operator, rewrite_all
 
 _SIMILARITY = torch.ops.aten.cosine_similarity.default
 
@@ -35,5 +35,5 @@ def _name(node: Node) -> None:
     for position, tensor in enumerate(tensors):
         if tensor.meta["val"].shape != shape:
             with node.graph.inserting_before(node):
-                wide = add_call(node.graph, expand, tensor, list(shape))
+                wide = add_operator(expand, tensor, list(shape))
             node.update_arg(position, wide)

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Node
-from torch.nn import Parameter
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, pair, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, pair, stored_tensor, tensor_of
 from safe_arm.quantizer.graphs.own_names import own_name, write_name
+from safe_arm.quantizer.graphs.own_parameters import stored_like
 
 _ATEN = torch.ops.aten
 
@@ -66,7 +66,7 @@ def _conv_transpose2d(
     Stock refuses one with a scale for each channel, and splits others into a convolution for each channel. For wider
     groups the products with zeros would cost more than that.
     """
-    kernel = write.stored(weight)
+    kernel = stored_tensor(weight)
     if kernel is None or groups == 1 or kernel.shape[0] != groups:
         return None
     sides = kernel.shape[2:]
@@ -123,12 +123,10 @@ def _conv_transpose1d(
 
 def _of_a_row(write: Writer, weight: Node) -> Node:
     """Write the weights for a sequence as those for an image of a single row."""
-    kernel = write.stored(weight)
+    kernel = stored_tensor(weight)
     if kernel is None:
         return write(_ATEN.unsqueeze.default, weight, 2)
-    row = kernel.detach().unsqueeze(2)
-    if isinstance(kernel, Parameter):
-        row = Parameter(row, kernel.requires_grad)
+    row = stored_like(kernel, kernel.detach().unsqueeze(2))
     return _stored_once(write, weight, row, "row")
 
 
@@ -139,7 +137,7 @@ def _stored_once(write: Writer, weight: Node, value: Tensor, form: str) -> Node:
         name = str(weight.target)
     for node in weight.graph.find_nodes(op="get_attr"):
         if own_name(node) == name and str(node.target).startswith(f"{form}_"):
-            return write.stored_again(node)
+            return write.read(node.target, node)
     constant = write.constant(value, form)
     write_name(constant, name)
     return constant
@@ -148,9 +146,7 @@ def _stored_once(write: Writer, weight: Node, value: Tensor, form: str) -> Node:
 def _turned(kernel: Tensor) -> Tensor:
     """Return the weights of a transposed convolution of each channel as those of one that is not transposed."""
     turned = kernel.detach().flip(-2, -1).flatten(0, 1).unsqueeze(1)
-    if isinstance(kernel, Parameter):
-        return Parameter(turned, kernel.requires_grad)
-    return turned
+    return stored_like(kernel, turned)
 
 
 def spread(x: Tensor, stride: list[int], trailing: list[int]) -> Tensor | None:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.constant_values import ConstantWriter
 from safe_arm.quantizer.spellings.spelled_scatters import (
     is_alike,
     line_of,
@@ -31,8 +30,7 @@ _MOST_SLICES = 8
 
 
 def _index(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     indices: list[Node | None],
 ) -> Node | None:
@@ -46,7 +44,7 @@ def _index(
     shape = list(x.meta["val"].shape)
     end = first + len(given)
     sizes = shape[first:end]
-    places = _places_in_row(values, given, sizes)
+    places = _places_in_row(write, given, sizes)
     if places is None:
         return None
     before = shape[:first]
@@ -61,14 +59,14 @@ def _index(
 
 
 def _places_in_row(
-    values: ConstantValues,
+    write: ConstantWriter,
     indices: list[Node | None],
     sizes: list[int],
 ) -> Tensor | None:
     """Return the places that indices of several dimensions name, counted through those dimensions."""
     row = torch.zeros((), dtype=torch.int64)
     for index, size in zip(indices, sizes, strict=True):
-        places = _counted(values.of(index), size)
+        places = _counted(write.value_of(index), size)
         if places is None:
             return None
         row = row * size + places
@@ -89,7 +87,7 @@ def _counted(places: Tensor | None, size: object) -> Tensor | None:
 
 
 def _picked(
-    write: Writer,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     places: Tensor,
@@ -120,8 +118,7 @@ def _runs(places: list[int]) -> list[tuple[int, int]]:
 
 
 def _gather(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     index: Node,
@@ -135,7 +132,7 @@ def _gather(
     dim = dim % rank
     if dim == 1 and rank < 4:
         return None
-    places = _counted(values.of(index), value.shape[dim])
+    places = _counted(write.value_of(index), value.shape[dim])
     if places is None:
         return None
     line = line_of(places, dim)
@@ -146,20 +143,19 @@ def _gather(
 
 
 def _take(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     index: Node,
 ) -> Node | None:
     size = x.meta["val"].numel()
-    places = _counted(values.of(index), size)
+    places = _counted(write.value_of(index), size)
     if places is None:
         return None
     return _picked_anywhere(write, x, places.flatten(), places.shape)
 
 
 def _picked_anywhere(
-    write: Writer,
+    write: ConstantWriter,
     x: Node,
     places: Tensor,
     shape: torch.Size,
@@ -171,8 +167,7 @@ def _picked_anywhere(
 
 
 def _index_select(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     index: Node,
@@ -181,7 +176,7 @@ def _index_select(
     value = x.meta["val"]
     if not value.dim():
         return None
-    places = _counted(values.of(index), value.shape[dim])
+    places = _counted(write.value_of(index), value.shape[dim])
     if places is None:
         return None
     places = places.flatten()

@@ -16,7 +16,12 @@ from torch.nn import Parameter
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    static_sizes,
+    stored_tensor,
+    tensor_of,
+)
 from safe_arm.quantizer.graphs.own_names import write_name
 
 _ATEN = torch.ops.aten
@@ -95,7 +100,8 @@ def _over_root(x: Tensor, dims: list[int], terms: int, eps: float) -> Tensor:
 def _linalg_norm(
     x: Tensor, order: float | None, dims: list[int] | None, keepdim: bool, *_: Any
 ) -> Tensor | None:
-    if order is not None and not _is_of_vectors(order, dims):
+    # Along two dimensions that of order 2 is not the root of a sum of squares.
+    if order is not None and (order != 2 or dims is None or len(dims) != 1):
         return None
     return _ATEN.linalg_vector_norm(x, 2, dims, keepdim)
 
@@ -113,13 +119,6 @@ def _norm_of_vectors(
     if order == -math.inf:
         return x.abs().amin(dims, keepdim)
     return None
-
-
-def _is_of_vectors(order: float, dims: list[int] | None) -> bool:
-    """Tell whether a norm is the root of a sum of squares; along two dimensions that of order 2 is another."""
-    if order != 2:
-        return False
-    return dims is not None and len(dims) == 1
 
 
 def _batch_norm(
@@ -141,17 +140,17 @@ def _batch_norm(
     value = tensor_of(x)
     if is_training or value is None:
         return None
-    centre, spread = write.stored(mean), write.stored(variance)
+    centre, spread = stored_tensor(mean), stored_tensor(variance)
     if centre is None or spread is None:
         return None
-    scale = torch.ones_like(spread) if weight is None else write.stored(weight)
-    shift = torch.zeros_like(spread) if bias is None else write.stored(bias)
+    scale = torch.ones_like(spread) if weight is None else stored_tensor(weight)
+    shift = torch.zeros_like(spread) if bias is None else stored_tensor(bias)
     if scale is None or shift is None:
         return None
     with torch.no_grad():
         factor = scale * (spread + eps).rsqrt()
         offset = shift - centre * factor
-    folded = _folded_rows(write, x, factor, offset)
+    folded = _folded_rows(x, factor, offset)
     if folded is not None:
         return folded
     image = as_image(write, x)
@@ -174,7 +173,6 @@ def _batch_norm(
 
 
 def _folded_rows(
-    write: Writer,
     x: Node,
     factor: Tensor,
     offset: Tensor,
@@ -182,7 +180,6 @@ def _folded_rows(
     """Fold a norm into the linear layer that gives the rows it reads, and return these rows; None if there is none.
 
     Args:
-        write: reads what is stored.
         x: what the norm reads: the layer's result as rows. A norm that reads the result itself is folded later.
         factor: what the norm multiplies each channel by.
         offset: what it adds to each then.
@@ -200,8 +197,8 @@ def _folded_rows(
     if tensor_of(x).dim() != 2 or not _has_channels(layer, len(factor)):  # type: ignore[union-attr]
         return None
     source, read, added = (*layer.args, None)[:3]
-    weight = write.stored(read)
-    bias = None if added is None else write.stored(added)
+    weight = stored_tensor(read)
+    bias = None if added is None else stored_tensor(added)
     if weight is None or (bias is None) != (added is None):
         return None
     with torch.no_grad():
@@ -243,8 +240,7 @@ def as_image(write: Writer, x: Node) -> Node | None:
 
     Rows are the pixels of one image: an Ethos-U convolves images one after the other.
     """
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     if value.dim() == 2:
         columns = write(_ATEN.t.default, x)
         sequence = write(_ATEN.unsqueeze.default, columns, 0)

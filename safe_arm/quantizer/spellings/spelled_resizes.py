@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_static
 
 _ATEN = torch.ops.aten
 _OF_CENTRES = (
@@ -61,8 +61,7 @@ def _linear(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize of a sequence as a linear layer whose weight is the resized unit matrix."""
-    value = tensor_of(x)
-    assert value is not None
+    value = x.meta["val"]
     size = value.shape[-1]
     if not isinstance(size, int) or size > _LONGEST:
         return None
@@ -88,9 +87,8 @@ def _nearest_of_centres(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize by the nearest centre as one by the nearest corner; None where they take other values."""
-    value = tensor_of(x)
-    assert value is not None
-    if not _has_numbers(value):
+    value = x.meta["val"]
+    if not is_static(value):
         return None
     by_corners = _ATEN.upsample_nearest2d.vec
     is_image = value.dim() == _IMAGE
@@ -115,9 +113,8 @@ def _by_matrices(
     scales: list[float] | None,
 ) -> Node | None:
     """Write a resize of rows and columns as two linear layers, whose weights are resized unit matrices."""
-    value = tensor_of(x)
-    assert value is not None
-    if not _has_numbers(value) or max(value.shape) > _LONGEST:
+    value = x.meta["val"]
+    if not is_static(value) or max(value.shape) > _LONGEST:
         return None
 
     def resized(image: Tensor, place: int) -> Tensor:
@@ -140,11 +137,6 @@ def _by_matrices(
     turned = write(_TRANSPOSE, wider, -1, -2)
     higher = write(_LINEAR, turned, rows)
     return write(_TRANSPOSE, higher, -1, -2)
-
-
-def _has_numbers(value: Tensor) -> bool:
-    """Return whether no size is dynamic."""
-    return all(isinstance(size, int) for size in value.shape)
 
 
 RESIZES = {

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.constant_values import ConstantValues, filler_of
-from safe_arm.quantizer.graphs.graph_edits import Writer
+from safe_arm.quantizer.graphs.constant_values import ConstantWriter, filler_of
 
 _ATEN = torch.ops.aten
 _TRANSPOSE = _ATEN.transpose.int
@@ -23,15 +22,14 @@ _LARGEST = 1 << 20
 
 
 def _index_add(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     index: Node,
     source: Node,
     factor: float,
 ) -> Node | None:
-    places = values.of(index)
+    places = write.value_of(index)
     if places is None or places.dim() != 1:
         return None
     if not x.meta["val"].dim():
@@ -40,21 +38,18 @@ def _index_add(
     if picked is None:
         return None
     summed = _along(write, source, dim, picked * factor)
-    return _added(write, values, x, summed)
+    return _added(write, x, summed)
 
 
 def _scatter_add(
-    write: Writer, values: ConstantValues, x: Node, dim: int, index: Node, source: Node
+    write: ConstantWriter, x: Node, dim: int, index: Node, source: Node
 ) -> Node | None:
-    summed = _scattered(write, values, x, dim, index, source, is_mean=False)
-    if summed is None:
-        return None
-    return _added(write, values, x, summed)
+    summed = _scattered(write, x, dim, index, source, is_mean=False)
+    return _added(write, x, summed)
 
 
 def _scatter_reduce(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     index: Node,
@@ -63,17 +58,17 @@ def _scatter_reduce(
     includes_x: bool,
 ) -> Node | None:
     if reduction == "sum" and includes_x:
-        return _scatter_add(write, values, x, dim, index, source)
-    if reduction not in ("sum", "mean") or not _is_zero(values, x):
+        return _scatter_add(write, x, dim, index, source)
+    if reduction not in ("sum", "mean") or not _is_zero(write, x):
         return None
     is_mean = reduction == "mean"
     if is_mean and includes_x:
         return None
-    return _scattered(write, values, x, dim, index, source, is_mean)
+    return _scattered(write, x, dim, index, source, is_mean)
 
 
 def _scatter_number(
-    write: Writer, values: ConstantValues, x: Node, dim: int, index: Node, number: float
+    write: ConstantWriter, x: Node, dim: int, index: Node, number: float
 ) -> Node | None:
     """Write a number that is put at one place of each row as a choice."""
     sizes = list(x.meta["val"].shape)
@@ -89,9 +84,7 @@ def _scatter_number(
     return write(_ATEN.where.Scalar, condition, number, filler)
 
 
-def _one_hot(
-    write: Writer, values: ConstantValues, codes: Node, *cast: object
-) -> Node | None:
+def _one_hot(write: ConstantWriter, codes: Node, *cast: object) -> Node | None:
     """Write codes of one 1 and zeros, cast to floats, as a choice."""
     if codes.target is not _ATEN.one_hot.default or cast[:1] != (torch.float32,):
         return None
@@ -102,7 +95,7 @@ def _one_hot(
     return write(_ATEN.where.Scalar, _is_at(write, places, -1, classes), 1.0, 0.0)
 
 
-def _is_at(write: Writer, index: Node, dim: int, size: int) -> Node:
+def _is_at(write: ConstantWriter, index: Node, dim: int, size: int) -> Node:
     """Write which places of a dimension an index names; it is compared in 32 bits, because TOSA has no more."""
     shape = [1] * index.meta["val"].dim()
     shape[dim] = size
@@ -111,8 +104,7 @@ def _is_at(write: Writer, index: Node, dim: int, size: int) -> Node:
 
 
 def _index_put(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     indices: list[Node | None],
     source: Node,
@@ -123,19 +115,18 @@ def _index_put(
     if not accumulates or any(other is not None for other in others):
         return None
     dim = len(others)
-    places = values.of(index)
+    places = write.value_of(index)
     if places is None or places.dim() != 1 or places.dtype == torch.bool:
         return None
     shape = list(x.meta["val"].shape)
     shape[dim] = len(places)
     if list(source.meta["val"].shape) != shape:
         return None
-    return _index_add(write, values, x, dim, index, source, 1)  # type: ignore[arg-type]
+    return _index_add(write, x, dim, index, source, 1)  # type: ignore[arg-type]
 
 
 def _scattered(
-    write: Writer,
-    values: ConstantValues,
+    write: ConstantWriter,
     x: Node,
     dim: int,
     index: Node,
@@ -143,7 +134,7 @@ def _scattered(
     is_mean: bool,
 ) -> Node | None:
     """Write what is summed at each place, or the mean of it."""
-    places = values.of(index)
+    places = write.value_of(index)
     value = x.meta["val"]
     if places is None or not value.dim() or places.shape != source.meta["val"].shape:
         return None
@@ -200,7 +191,7 @@ def _picked(places: Tensor, size: int) -> Tensor | None:
 
 
 def _along(
-    write: Writer, source: Node, dim: int, weights: Tensor | None
+    write: ConstantWriter, source: Node, dim: int, weights: Tensor | None
 ) -> Node | None:
     """Write a linear layer along a dimension."""
     if weights is None:
@@ -218,18 +209,16 @@ def _along(
     return write(_TRANSPOSE, summed, dim, -1)
 
 
-def _added(
-    write: Writer, values: ConstantValues, x: Node, summed: Node | None
-) -> Node | None:
-    if summed is None or _is_zero(values, x):
+def _added(write: ConstantWriter, x: Node, summed: Node | None) -> Node | None:
+    if summed is None or _is_zero(write, x):
         return summed
     return write(_ATEN.add.Tensor, x, summed)
 
 
-def _is_zero(values: ConstantValues, x: Node) -> bool:
+def _is_zero(write: ConstantWriter, x: Node) -> bool:
     if filler_of(x) == 0:
         return True
-    value = values.of(x)
+    value = write.value_of(x)
     return value is not None and not bool(value.any())
 
 

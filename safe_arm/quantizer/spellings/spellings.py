@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, rewrite_nodes
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spellings.spelled_arithmetic import (
@@ -125,16 +124,14 @@ def spell_out_operators(
         writers = {**_WRITERS, **TRAINED_CELLS}
     if in_groups:
         functions = {**_FUNCTIONS, **NORMS_IN_GROUPS}
+
+    def spell_out(node: Node) -> bool:
+        if node.op != "call_function" or node.target in kept:
+            return False
+        return _spell_out(node, functions, writers)
+
     for module in graph_modules(model):
-        is_changed = False
-        for node in list(module.graph.nodes):
-            if node.op != "call_function" or node.target in kept:
-                continue
-            if _spell_out(node, functions, writers):
-                is_changed = True
-        if is_changed:
-            module.graph.eliminate_dead_code()
-            module.recompile()
+        rewrite_nodes(module, spell_out)
 
 
 def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> bool:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.batch_norms import NORMS, stock_folds
-from safe_arm.core.attributes import attribute
-from safe_arm.core.island import CONV_LIKE, op_name
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
+from safe_arm.core.attributes import stored_value
+from safe_arm.core.island import CONV_LIKE, arguments_by_name, op_name
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_stored, replace_node
 from safe_arm.quantizer.graphs.own_parameters import give_own_copy
 
 
@@ -42,7 +40,7 @@ def folded_where_right(model: GraphModule) -> Iterator[None]:
         for norm, target in hidden:
             norm.target = target
             if _left_whole_behind_layer(norm):
-                spell_out(norm, model)
+                spell_out(norm)
         model.recompile()
 
 
@@ -78,21 +76,16 @@ def _readers(layer: Node) -> set[Node]:
     """Return the operators that read the stored weights or bias of a layer."""
     readers: set[Node] = set()
     for parameter in layer.args[1:3]:
-        if _is_stored(parameter):
+        if is_stored(parameter):
             for read in layer.graph.find_nodes(op="get_attr", target=parameter.target):
                 readers.update(read.users)
     return readers
 
 
-def _is_stored(argument: object) -> TypeGuard[Node]:
-    """Return whether an argument is a tensor of the module, not a computed one."""
-    return isinstance(argument, Node) and argument.op == "get_attr"
-
-
 def _has_statistics(norm: Node) -> bool:
     """Return whether mean and variance are stored, and weights and bias too unless there are none."""
     parameters = [each for each in norm.args[1:3] if each is not None]
-    return all(map(_is_stored, (*parameters, *norm.args[3:5])))
+    return all(map(is_stored, (*parameters, *norm.args[3:5])))
 
 
 def _foldable(norm: Node) -> bool:
@@ -104,7 +97,7 @@ def _foldable(norm: Node) -> bool:
     if not _has_statistics(norm):
         return False
     for parameter in layer.args[1:3]:
-        if isinstance(parameter, Node) and not _is_stored(parameter):
+        if isinstance(parameter, Node) and not is_stored(parameter):
             return False
     if _transposed_in_groups(layer):
         return False
@@ -141,17 +134,14 @@ def _transposed_in_groups(layer: Node) -> bool:
 def _give_own_parameters(layer: Node, model: GraphModule) -> None:
     """Copy the weights and the bias of a layer that others read too."""
     for parameter in layer.args[1:3]:
-        if _is_stored(parameter):
+        if is_stored(parameter):
             give_own_copy(model, parameter, layer, layer)
 
 
-def spell_out(norm: Node, model: GraphModule) -> None:
+def spell_out(norm: Node) -> None:
     """Replace a norm by the product with a constant of each channel and the sum with another."""
-    eps = float(norm.args[7])  # type: ignore[arg-type]
-    gamma, beta, mean, variance = norm.args[1:5]
-    spread = in_double(model, variance) + eps
-    scale = in_double(model, gamma, 1.0) / spread.sqrt()
-    shift = in_double(model, beta) - in_double(model, mean) * scale
+    scale, mean, beta = norm_in_double(norm)
+    shift = beta - mean * scale
     fake = norm.meta["val"]
     write = Writer(norm)
     value = norm.all_input_nodes[0]
@@ -164,9 +154,20 @@ def spell_out(norm: Node, model: GraphModule) -> None:
     replace_node(norm, value)
 
 
-def in_double(model: GraphModule, node: object, otherwise: float = 0.0) -> torch.Tensor:
+def norm_in_double(
+    norm: Node,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return what a norm multiplies by, what it subtracts before and what it adds behind, in double precision."""
+    eps = float(norm.args[7])  # type: ignore[arg-type]
+    gamma, beta, mean, variance = norm.args[1:5]
+    spread = in_double(variance) + eps
+    scale = in_double(gamma, 1.0) / spread.sqrt()
+    return scale, in_double(mean), in_double(beta)
+
+
+def in_double(node: object, otherwise: float = 0.0) -> torch.Tensor:
     """Return a parameter or a statistic in double precision; a number for one that a norm does not have."""
     if not isinstance(node, Node):
         return torch.tensor(otherwise, dtype=torch.double)
-    value: torch.Tensor = attribute(model, node.target).detach()
+    value: torch.Tensor = stored_value(node).detach()
     return value.double()

@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase
 
-from safe_arm.core.attributes import attribute
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import RESHAPES, named
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
@@ -143,7 +143,7 @@ class _Computed:
         return sources
 
     def _own(self, node: Node) -> Parameters:
-        value = attribute(self._module, node.target)
+        value = stored_value(node)
         if isinstance(value, Parameter) and value.requires_grad:
             return {str(node.target): value}
         return {}

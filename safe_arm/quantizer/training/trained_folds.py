@@ -10,18 +10,23 @@ A factor of zero, as residual blocks begin with, makes every value NaN there.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrNode
 
-from safe_arm._compat.annotations import annotation_of
-from safe_arm.core.attributes import attribute, set_attribute
-from safe_arm.quantizer.graphs.graph_edits import add_call, calls, replace_node
-from safe_arm.quantizer.precision.two_steps import is_call
-from safe_arm.quantizer.training.norm_folding import in_double
+from safe_arm._compat.annotations import annotated_nodes
+from safe_arm.core.attributes import set_attribute, stored_value
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    add_operator,
+    calls,
+    operands_of,
+    replace_node,
+)
+from safe_arm.quantizer.training.norm_folding import in_double, norm_in_double
 from safe_arm.quantizer.training.trained_norms import NORM, layer_of, output_dim
 
 _ATEN = torch.ops.aten
@@ -68,30 +73,28 @@ def _write_fold(norm: Node, layer: Node) -> dict[EdgeOrNode, EdgeOrNode]:
     """Write what a norm multiplies by into its layer's weights; return the edges of the layer that are others now."""
     source, weight, bias, *more = layer.args
     gamma, _, _, variance = norm.args[1:5]
-    graph = norm.graph
-    write = partial(add_call, graph)
     rank = layer.meta["val"].dim()
-    with graph.inserting_before(layer):
-        raised = write(_ATEN.add.Tensor, variance, norm.args[7])
-        root = write(_ATEN.sqrt.default, raised)
-        factor = write(_ATEN.reciprocal.default, root)
+    with norm.graph.inserting_before(layer):
+        raised = add_operator(_ATEN.add.Tensor, variance, norm.args[7])
+        root = add_operator(_ATEN.sqrt.default, raised)
+        factor = add_operator(_ATEN.reciprocal.default, root)
         if gamma is not None:
-            factor = write(_ATEN.mul.Tensor, factor, gamma)
+            factor = add_operator(_ATEN.mul.Tensor, factor, gamma)
         # It is divided out again, so that its gradient is of rounding alone, and grows where all is rounded to zero.
-        factor = write(_ATEN.detach.default, factor)
+        factor = add_operator(_ATEN.detach.default, factor)
         # A channel that is multiplied by zero keeps its weights: the norm's factor is trained by its results.
-        is_zero = write(_ATEN.eq.Scalar, factor, 0)
-        factor = write(_ATEN.where.ScalarSelf, is_zero, 1.0, factor)
+        is_zero = add_operator(_ATEN.eq.Scalar, factor, 0)
+        factor = add_operator(_ATEN.where.ScalarSelf, is_zero, 1.0, factor)
         dim = output_dim(layer)
-        across = write(_ATEN.view.default, factor, _shape(rank, dim))
-        scaled = write(_ATEN.mul.Tensor, weight, across)
-        zeros = write(_ATEN.zeros_like.default, bias)
+        across = add_operator(_ATEN.view.default, factor, _shape(rank, dim))
+        scaled = add_operator(_ATEN.mul.Tensor, weight, across)
+        zeros = add_operator(_ATEN.zeros_like.default, bias)
     layer.args = (source, scaled, zeros, *more)
-    with graph.inserting_before(norm):
-        across = write(_ATEN.view.default, factor, _shape(rank, 1))
-        result = write(_ATEN.div.Tensor, layer, across)
-        across = write(_ATEN.view.default, bias, _shape(rank, 1))
-        result = write(_ATEN.add.Tensor, result, across)
+    with norm.graph.inserting_before(norm):
+        across = add_operator(_ATEN.view.default, factor, _shape(rank, 1))
+        result = add_operator(_ATEN.div.Tensor, layer, across)
+        across = add_operator(_ATEN.view.default, bias, _shape(rank, 1))
+        result = add_operator(_ATEN.add.Tensor, result, across)
     norm.replace_input_with(layer, result)
     assert isinstance(weight, Node)
     assert isinstance(bias, Node)
@@ -107,10 +110,7 @@ def _shape(rank: int, dim: int) -> list[int]:
 
 def _follow(model: GraphModule, moved: dict[EdgeOrNode, EdgeOrNode]) -> None:
     """Let the annotations of a graph name the edges that there are now."""
-    for node in model.graph.nodes:
-        annotation = annotation_of(node)
-        if annotation is None:
-            continue
+    for node, annotation in annotated_nodes(model.graph):
         specs = {}
         for source, spec in annotation.input_qspec_map.items():
             if isinstance(spec, DerivedQuantizationSpec):
@@ -141,26 +141,15 @@ class _Fold:
 
 
 def _fold_of(norm: Node) -> _Fold | None:
-    added = norm.args[0]
-    if not is_call(added, _ATEN.add.Tensor):
-        return None
-    divided, across = added.args[:2]
-    if not is_call(divided, _ATEN.div.Tensor) or not is_call(
-        across, _ATEN.view.default
-    ):
-        return None
-    layer, bias = divided.args[0], across.args[0]
-    if not isinstance(layer, Node) or not isinstance(bias, Node):
-        return None
-    if len(layer.args) < 3:
+    divided, across = operands_of(norm.args[0], _ATEN.add.Tensor)
+    layer, _ = operands_of(divided, _ATEN.div.Tensor)
+    bias, _ = operands_of(across, _ATEN.view.default)
+    if layer is None or bias is None or len(layer.args) < 3:
         return None
     scaled, zeros = map(_unrounded, layer.args[1:3])
-    if not is_call(scaled, _ATEN.mul.Tensor):
-        return None
-    if not is_call(zeros, _ATEN.zeros_like.default):
-        return None
-    weight = scaled.args[0]
-    if not isinstance(weight, Node) or zeros.args[0] is not bias:
+    weight, _ = operands_of(scaled, _ATEN.mul.Tensor)
+    of_zeros, _ = operands_of(zeros, _ATEN.zeros_like.default)
+    if weight is None or of_zeros is not bias:
         return None
     for stored in (weight, bias, *norm.all_input_nodes[1:]):
         if stored.op != "get_attr":
@@ -168,32 +157,26 @@ def _fold_of(norm: Node) -> _Fold | None:
     return _Fold(norm, layer, scaled, zeros, weight, bias)
 
 
-def _unrounded(node: object) -> object:
+def _unrounded(node: Node) -> Any:
     """Return the value that a pair of quantisers rounds; any other value as it is."""
-    while isinstance(node, Node) and "quantize" in str(node.target):
-        node = node.args[0]
-    return node
+    value: Any = node
+    while isinstance(value, Node) and "quantize" in str(value.target):
+        value = value.args[0]
+    return value
 
 
 def _fold(model: GraphModule, fold: _Fold) -> None:
     norm, layer = fold.norm, fold.layer
-    gamma, beta, mean, variance = norm.args[1:5]
-    eps = float(norm.args[7])  # type: ignore[arg-type]
-    spread = in_double(model, variance) + eps
-    factor = in_double(model, gamma, 1.0) / spread.sqrt()
+    factor, mean, beta = norm_in_double(norm)
     shape = _shape(layer.meta["val"].dim(), output_dim(layer))
-    weight = in_double(model, fold.weight) * factor.view(shape)
-    bias = (in_double(model, fold.bias) - in_double(model, mean)) * factor
-    bias = bias + in_double(model, beta)
+    weight = in_double(fold.weight) * factor.view(shape)
+    bias = (in_double(fold.bias) - mean) * factor + beta
     for node, own, value in (
         (fold.scaled, fold.weight, weight),
         (fold.zeros, fold.bias, bias),
     ):
-        dtype = attribute(model, own.target).dtype
+        dtype = stored_value(own).dtype
         name = f"folded_{own.name}_{layer.name}"
         set_attribute(model, name, Parameter(value.to(dtype), requires_grad=False))
-        with model.graph.inserting_before(node):
-            folded = model.graph.get_attr(name)
-        folded.meta = {**own.meta}
-        node.replace_all_uses_with(folded)
+        node.replace_all_uses_with(Writer(node).read(name, own))
     replace_node(norm, layer)

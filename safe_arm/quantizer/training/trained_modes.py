@@ -41,7 +41,7 @@ def switch_training(model: GraphModule, trains: bool) -> None:
     for target in _FLAGS:
         nodes = []
         for node in calls(model, target):
-            if not _has_no_statistics(node):
+            if target is not _ATEN.batch_norm.default or node.args[3] is not None:
                 nodes.append(node)
         for node in _to_switch(nodes, trains):
             place = _FLAGS[target]
@@ -62,7 +62,3 @@ def _to_switch(nodes: list[Node], trains: bool) -> list[Node]:
     if not trains:
         return trained
     return switched or ([] if trained else nodes)
-
-
-def _has_no_statistics(node: Node) -> bool:
-    return node.target is _ATEN.batch_norm.default and node.args[3] is None

@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 
-from safe_arm.core.attributes import attribute, set_attribute
+from safe_arm.core.attributes import attribute, set_attribute, stored_value
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.graphs.graph_edits import (
-    add_call,
     add_constant,
+    add_operator,
     calls,
     replace_node,
     tensor_of,
@@ -48,7 +48,7 @@ COUNTER = "num_batches_tracked"
 def names_of_norms(model: GraphModule) -> list[list[str]]:
     """Return the names of the parameters and statistics of each batch norm, in order."""
     names = []
-    for norm in _norms(model):
+    for norm in calls(model, _NORM):
         read = []
         for node in norm.all_input_nodes[1:]:
             read.append(str(node.target))
@@ -73,7 +73,7 @@ def give_names_back(
         norms: the names of the parameters and statistics of each batch norm before the passes, in order.
         config: the quantiser's.
     """
-    trains = any(norm.args[_TRAINING] is True for norm in _norms(model))
+    trains = any(norm.args[_TRAINING] is True for norm in calls(model, _NORM))
     if not trains and not is_for_training(config):
         return
     names = _names(model, norms)
@@ -97,10 +97,6 @@ def give_names_back(
     model.recompile()
 
 
-def _norms(model: GraphModule) -> list[Node]:
-    return list(calls(model, _NORM))
-
-
 def _is_numbered(node: Node, tensors: Mapping[str, Tensor]) -> bool:
     """Return whether a constant has a name that a pass gave it."""
     if node.target in tensors:
@@ -114,7 +110,7 @@ def _names(
 ) -> dict[Node, str]:
     """Return the names of what the batch norms read now, if they are those that there were."""
     names: dict[Node, str] = {}
-    after = _norms(model)
+    after = list(calls(model, _NORM))
     if len(after) != len(norms):
         return names
     for norm, before in zip(after, norms, strict=True):
@@ -131,14 +127,18 @@ def _rename(
 ) -> None:
     """Read a tensor by its name, if what is read is the tensor or a copy of it."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if not _is_same(value, tensor):
         return
     set_attribute(model, name, tensor)
     node.target = name
-    others = model.graph.find_nodes(op="get_attr", target=numbered)
-    if not list(others):
-        delattr(model, str(numbered))
+    _forget_unread(model, str(numbered))
+
+
+def _forget_unread(model: GraphModule, name: str) -> None:
+    """Remove a tensor that no node reads."""
+    if not list(model.graph.find_nodes(op="get_attr", target=name)):
+        delattr(model, name)
 
 
 def _read_in_its_shape(
@@ -149,7 +149,7 @@ def _read_in_its_shape(
 ) -> bool:
     """Read a parameter by its name and view it, where arithmetic reads it in another shape; tell whether it is."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if address_of(value) != address_of(tensor) or value.numel() != tensor.numel():
         return False
     if any(reader.target not in _ARITHMETIC for reader in node.users):
@@ -158,19 +158,18 @@ def _read_in_its_shape(
     (reader, *_) = node.users
     with model.graph.inserting_before(node):
         read = add_constant(model, name, tensor, like)
-        view = add_call(model.graph, _VIEW, read, list(value.shape))
+        view = add_operator(_VIEW, read, list(value.shape))
     read.meta = {**node.meta, "val": read.meta["val"]}
     view.meta = {**reader.meta, "val": view.meta["val"]}
     replace_node(node, view)
-    if not list(model.graph.find_nodes(op="get_attr", target=numbered)):
-        delattr(model, str(numbered))
+    _forget_unread(model, str(numbered))
     return True
 
 
 def _name_after(model: GraphModule, node: Node, source: str) -> None:
     """Read a parameter by the name of the one that it was made of."""
     numbered = node.target
-    value = attribute(model, numbered)
+    value = stored_value(node)
     if not isinstance(value, Parameter) or not value.requires_grad:
         return
     path, dot, leaf = source.rpartition(".")

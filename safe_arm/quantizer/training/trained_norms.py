@@ -19,16 +19,16 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
-from safe_arm.core.attributes import attribute
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.attributes import stored_value
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
     is_float32,
+    is_read_once,
     replace_node,
 )
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
 from safe_arm.quantizer.training.trained_names import COUNTER
 
@@ -79,7 +79,7 @@ def join_norms(model: GraphModule) -> None:
             if layer < parameter:
                 layer.prepend(parameter)
         _put_behind(layer, norm)
-        _give_bias(model, layer, norm)
+        _give_bias(layer, norm)
         readers = list(norm.users)
         if len(readers) == 1 and readers[0].target in _ACTIVATIONS:
             _put_behind(norm, readers[0])
@@ -89,7 +89,7 @@ def join_norms(model: GraphModule) -> None:
 def layer_of(norm: Node) -> Node | None:
     """Return the layer that a norm can be folded into: nothing else reads its result. None if there is none."""
     layer = norm.args[0]
-    if not isinstance(layer, Node) or len(layer.users) != 1:
+    if not is_read_once(layer):
         return None
     if op_name(layer) not in _LAYERS | _TRANSPOSED or not _is_stored(norm):
         return None
@@ -193,14 +193,14 @@ def _give_layer(norm: Node, value: Tensor) -> None:
     replace_node(norm, from_image(write, own, value.shape))
 
 
-def _give_bias(model: GraphModule, layer: Node, norm: Node) -> None:
+def _give_bias(layer: Node, norm: Node) -> None:
     """Let a layer that has no bias add zeros, of the shape of the norm's mean."""
     source, weight, *more = layer.args
     mean = norm.args[3]
     has_bias = bool(more) and more[0] is not None
     if has_bias or not isinstance(mean, Node):
         return
-    zeros = torch.zeros_like(attribute(model, mean.target))
+    zeros = torch.zeros_like(stored_value(mean))
     # The norm takes away what would be learnt here.
     zeros = torch.nn.Parameter(zeros, requires_grad=False)
     bias = Writer(layer).constant(zeros, "bias_of")

@@ -8,13 +8,11 @@ clipped. But weights are known as they are, whenever they are read.
 from __future__ import annotations
 
 from torch import Tensor
-from torch.fx import Node
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
-from safe_arm.core.island import op_name
 from safe_arm.core.operators import VIEWS
-from safe_arm.quantizer.graphs.graph_edits import depends_on_input
+from safe_arm.quantizer.graphs.graph_edits import depends_on_input, moved_from
 from safe_arm.quantizer.graphs.stand_ins import (
     Observers,
     StandIn,
@@ -46,19 +44,11 @@ def follow_weights(observers: Observers) -> None:
         if isinstance(observer, FakeQuantize) and _has_bounds(observer):
             places.setdefault(id(observer), []).append(place)
     for shared in places.values():
-        sources = {_viewed(value_of(place)) for place in shared}
+        sources = {moved_from(value_of(place), VIEWS) for place in shared}
         if len(sources) == 1 and not depends_on_input(*sources):
             module = CurrentRange(observers[shared[0]])
             for place in shared:
                 observers[place] = module
-
-
-def _viewed(node: Node) -> Node:
-    """Return the value of which a node shows all elements."""
-    while op_name(node) in VIEWS:
-        source = node.all_input_nodes[0]
-        node = source
-    return node
 
 
 def _has_bounds(observer: FakeQuantize) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from branching import ON_DEVICE, quantised
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import by_one_call, lower_exactly, tosa
 from ratios import ratio
@@ -13,7 +14,6 @@ from torch.fx import GraphModule
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.graphs.branch_constants import fill_branches, pass_tensors_in
 
-ON_DEVICE = "TOSA-1.0+INT+cf"
 IMAGE = image()[0] - image()[0].mean() + 0.05
 SAMPLES = [(IMAGE,), (-IMAGE,)]
 
@@ -82,11 +82,6 @@ RULES = {"centred": centred, "nested": nested, "scaled": scaled, "both scaled": 
 RULES |= {"each scaled": each_scaled, "computed": computed, "pooled": pooled, "skipped": skipped}
 
 
-def quantised(rule, quantizer_class=SafeTOSAQuantizer):
-    with torch.no_grad():
-        return by_one_call(quantizer_of(quantizer_class, ON_DEVICE), exported(Lambda(rule), SAMPLES[0]), SAMPLES)
-
-
 def read_in_branches(graph_module):
     """The tensors that branches read of their own."""
     branches = [module for module in graph_module.modules() if isinstance(module, GraphModule)][1:]
@@ -96,17 +91,17 @@ def read_in_branches(graph_module):
 
 def test_stock_cannot_trace_a_branch_that_reads_a_tensor():
     with pytest.raises(RuntimeError, match="FunctionalTensor"):
-        torch.export.export(quantised(centred, TOSAQuantizer), SAMPLES[0]).run_decompositions({})
+        torch.export.export(quantised(centred, SAMPLES, TOSAQuantizer), SAMPLES[0]).run_decompositions({})
 
 
 def test_stock_takes_no_tensor_of_several_elements():
     with pytest.raises(Exception, match="ControlFlowConstInlinePass"):
-        quantised(scaled, TOSAQuantizer)
+        quantised(scaled, SAMPLES, TOSAQuantizer)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_one_delegate_computes_it_exactly(rule):
-    graph_module = quantised(rule)
+    graph_module = quantised(rule, SAMPLES)
     assert not read_in_branches(graph_module)
     assert ratio(graph_module, rule, SAMPLES) > 25
     lower_exactly(graph_module, tosa(ON_DEVICE), *SAMPLES)

@@ -2,17 +2,16 @@
 
 import pytest
 import torch
+from branching import ON_DEVICE, quantised
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import by_one_call, lower_exactly, tosa
+from lowering import lower_exactly, tosa
 from ratios import ratio
 from small import Lambda
-from stubborn import exported, quantizer_of
+from stubborn import exported
 from torch._higher_order_ops.while_loop import while_loop
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.graphs.conditions_in_loops import choose_in_loops
 
-ON_DEVICE = "TOSA-1.0+INT+cf"
 SAMPLES = [(torch.randn(2, 6, generator=torch.Generator().manual_seed(seed)) + 0.5 - seed % 2,) for seed in range(4)]
 
 
@@ -38,11 +37,6 @@ def plain(m, x):
 RULES = {"looped": looped, "deep": deep}
 
 
-def quantised(rule, quantizer_class=SafeTOSAQuantizer):
-    with torch.no_grad():
-        return by_one_call(quantizer_of(quantizer_class, ON_DEVICE), exported(Lambda(rule), SAMPLES[0]), SAMPLES)
-
-
 def conditions(model):
     graphs = [module.graph for module in model.modules() if isinstance(module, torch.fx.GraphModule)]
     return [len(graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)) for graph in graphs]
@@ -53,12 +47,12 @@ def test_stock_loses_the_branches_of_a_condition_in_a_loop():
         return (torch.cond(h.amax() > h.mean(), torch.abs, torch.neg, (h,)),)
 
     with pytest.raises(Exception, match="DuplicateDQPass"):
-        quantised(lambda m, x: while_loop(lambda h: h.sum() < h.abs().sum(), body, (x,))[0], TOSAQuantizer)
+        quantised(lambda m, x: while_loop(lambda h: h.sum() < h.abs().sum(), body, (x,))[0], SAMPLES, TOSAQuantizer)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_one_delegate_computes_it_exactly(rule):
-    graph_module = quantised(rule)
+    graph_module = quantised(rule, SAMPLES)
     assert ratio(graph_module, rule, SAMPLES) > 30
     lower_exactly(graph_module, tosa(ON_DEVICE), *SAMPLES)
 

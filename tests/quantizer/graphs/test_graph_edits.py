@@ -4,7 +4,7 @@ import torch
 from graph_changes import graph_of
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, add_constant, note_on, tensor_of, write_note
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, stored_tensor, tensor_of
 
 ATEN = torch.ops.aten
 
@@ -23,13 +23,4 @@ def test_calls_and_constants_have_their_fake_values():
     assert tensor_of(2.0) is None
     model.recompile()
     assert float(model.number) == 2.0
-    assert [Writer(relu).stored(value) for value in (number, relu, 2.0)] == [model.number, None, None]
-
-
-def test_a_note_is_beside_those_that_are_there():
-    node = graph_of(lambda m, x: torch.relu(x)).graph.output_node()
-    assert note_on(node, "mine") == ""
-    node.meta["custom"] = {"theirs": 1}
-    write_note(node, "mine", "text")
-    assert note_on(node, "mine") == "text"
-    assert node.meta["custom"]["theirs"] == 1
+    assert [stored_tensor(value) for value in (number, relu, 2.0)] == [model.number, None, None]

@@ -2,17 +2,16 @@
 
 import pytest
 import torch
+from branching import ON_DEVICE, quantised
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import by_one_call, lower_exactly, tosa
+from lowering import lower_exactly, tosa
 from ratios import ratio
 from small import Lambda
-from stubborn import exported, quantizer_of
+from stubborn import exported
 from torch._higher_order_ops.while_loop import while_loop
 
-from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.graphs.loop_counters import carry_counters
 
-ON_DEVICE = "TOSA-1.0+INT+cf"
 SAMPLES = [(torch.randn(2, 6, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
 
 
@@ -46,19 +45,14 @@ RULES = {
 }
 
 
-def quantised(rule, quantizer_class=SafeTOSAQuantizer):
-    with torch.no_grad():
-        return by_one_call(quantizer_of(quantizer_class, ON_DEVICE), exported(Lambda(rule), SAMPLES[0]), SAMPLES)
-
-
 def test_stock_gives_the_condition_of_a_counter_a_dimension():
     with pytest.raises(RuntimeError, match="must return a boolean scalar tensor"):
-        quantised(RULES["both"], TOSAQuantizer)
+        quantised(RULES["both"], SAMPLES, TOSAQuantizer)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_one_delegate_computes_it_exactly(rule):
-    graph_module = quantised(rule)
+    graph_module = quantised(rule, SAMPLES)
     assert ratio(graph_module, rule, SAMPLES) > 30
     lower_exactly(graph_module, tosa(ON_DEVICE), *SAMPLES)
 

@@ -3,7 +3,8 @@
 import torch
 from torch.fx import Graph
 
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name, is_mutable, may_alias, written_arguments
+from safe_arm.core.island import arguments_by_name
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable, may_alias, written_arguments
 
 ATEN = torch.ops.aten
 
