@@ -38,8 +38,18 @@ _DIFFERENCE = _ATEN.sub.Tensor
 _TERMS = 16
 #: Rows after which the range that was seen is the range.
 _ROWS = 8
+#: Multiple of what was seen that the domain of 16 bits reaches to.
+_SPARE = 4
 #: The most by which a domain is wider at either end, as a share of the range that was seen.
 _MOST = 0.5
+
+
+class WideObserver(MinMaxObserver):
+    """Leaves room for values four times as large as those that calibration showed: 16 bits have steps to spare."""
+
+    def calculate_qparams(self) -> ScaleAndZero:
+        """Return scale and zero point of the range with the room around it."""
+        return self._calculate_qparams(self.min_val * _SPARE, self.max_val * _SPARE)
 
 
 class RoomyObserver(MinMaxObserver):
@@ -70,19 +80,23 @@ def leave_room_for_means(model: GraphModule) -> None:
     """Observe the mean that is subtracted from the values it was taken of with room for other rows.
 
     A row has one mean, so that a decoder's step shows calibration a single one a sample, and other rows saturate. The
-    values' own domain is much wider than that of their mean, whose rounding is lost in theirs.
+    values' own domain is much wider than that of their mean, whose rounding is lost in theirs. In 16 bits the mean of
+    any number of values has steps to spare.
 
     Args:
         model: an annotated float graph; its annotations are changed in place.
     """
     for node in calls(model, _SUM):
         scaled = _scaled(node)
-        if scaled is None or _terms(node) < _TERMS:
+        if scaled is None:
             continue
         if not _is_subtracted(scaled, moved_from(node.args[0], RESHAPES)):
             continue
         for each in (node, scaled):
-            _leave_room(each)
+            if not _has_8_bits(each):
+                _leave_room(each, WideObserver)
+            elif _terms(node) >= _TERMS:
+                _leave_room(each)
 
 
 def leave_room_for_softmaxes(model: GraphModule) -> None:
@@ -103,10 +117,21 @@ def leave_room_for_softmaxes(model: GraphModule) -> None:
                 _leave_room(divisor.args[0])
 
 
-def _leave_room(node: Node) -> None:
+def _has_8_bits(node: Node) -> bool:
     annotation = annotation_of(node)
-    if annotation is not None:
-        annotation.output_qspec = _with_room(annotation.output_qspec)
+    spec = annotation.output_qspec if annotation is not None else None
+    return getattr(spec, "dtype", None) == torch.int8
+
+
+def _leave_room(node: Node, observer: type[MinMaxObserver] = RoomyObserver) -> None:
+    """Let an observer that leaves room watch a value, if one of stock's observers watches its range."""
+    annotation = annotation_of(node)
+    if annotation is None:
+        return
+    spec = annotation.output_qspec
+    if isinstance(spec, QuantizationSpec) and not spec.is_dynamic:
+        if is_calibrated(spec):
+            annotation.output_qspec = observed_by(spec, observer)
 
 
 def _scaled(node: Node) -> Node | None:
@@ -139,10 +164,3 @@ def _is_subtracted(mean: Node, values: Any) -> bool:
         if moved_from(reader.all_input_nodes[0], RESHAPES) is not values:
             return False
     return bool(mean.users)
-
-
-def _with_room(spec: Any) -> Any:
-    """Return a spec whose observer leaves room; the spec itself if none of stock's observers watches a range."""
-    if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
-        return spec
-    return observed_by(spec, RoomyObserver) if is_calibrated(spec) else spec

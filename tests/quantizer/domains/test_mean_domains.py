@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more, quantised_whole
-from lowering import HISTOGRAM, quantize, tosa
+from lowering import HISTOGRAM, WIDE, quantize, tosa
 from ratios import quantised, ratio
 from small import Lambda, together
 from spelled import check_one_exact
@@ -25,6 +25,7 @@ def rows(number, start=0):
 
 ROWS = rows(12)
 NORM = Lambda(lambda m, x: F.layer_norm(x, (32,)))
+FEW = Lambda(lambda m, x: F.layer_norm(x, (8,)))
 CENTRED = Lambda(lambda m, x: x - x.mean(-1, keepdim=True))
 
 
@@ -42,6 +43,21 @@ def test_stock_saturates_the_means_of_other_rows_and_ours_does_not():
     others = rows(100, start=500)
     assert saturated(TOSAQuantizer, CENTRED, others) > 5
     assert saturated(SafeTOSAQuantizer, CENTRED, others) == 0
+
+
+def test_of_16_bits_no_row_of_few_values_saturates_and_with_stock_one_does():
+    """The means of other rows are twice those of calibration; their values stay within its range."""
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(1, 6, 8, generator=draw) + level,) for level in (-1.0, 0.0, 1.0)]
+    samples.append((torch.tensor((-6.0, 6.0)).repeat(1, 6, 4),))
+    others = [(torch.randn(1, 6, 8, generator=draw) + level,) for level in (-2.5, 2.5)]
+    found = []
+    for quantizer_class in (TOSAQuantizer, SafeTOSAQuantizer):
+        quantizer = quantizer_of(quantizer_class, "TOSA-1.0+INT+int16", config=WIDE)
+        found.append(ratio(quantised(FEW.function, quantizer, samples), FEW.function, others))
+    of_stock, ours = found
+    assert of_stock < 25
+    assert ours > 60
 
 
 def test_the_more_rows_were_seen_the_less_room_is_left():
