@@ -129,9 +129,10 @@ def _leave_room(node: Node, observer: type[MinMaxObserver] = RoomyObserver) -> N
     if annotation is None:
         return
     spec = annotation.output_qspec
-    if isinstance(spec, QuantizationSpec) and not spec.is_dynamic:
-        if is_calibrated(spec):
-            annotation.output_qspec = observed_by(spec, observer)
+    if not isinstance(spec, QuantizationSpec) or spec.is_dynamic:
+        return
+    if is_calibrated(spec):
+        annotation.output_qspec = observed_by(spec, observer)
 
 
 def _scaled(node: Node) -> Node | None:
