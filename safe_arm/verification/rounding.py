@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from safe_arm.core.calls import called
 from safe_arm.core.differences import largest
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import DEQUANTIZE, QUANTIZE, is_marked_quantized, op_name
+from safe_arm.core.island import DEQUANTIZE, is_marked_quantized, op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 
 #: Roundings that passes may add to a product: batch norms and scalars are folded into weights.
@@ -79,7 +79,7 @@ class Arithmetic:
         if node.target is operator.getitem:
             source, index = node.args
             return self.errors[source][index] if self.inexact else None  # type: ignore[index]
-        if name == QUANTIZE or name in DEQUANTIZE:
+        if name in DEQUANTIZE:
             return None
         if not self.inexact and (name in _MOVES or is_marked_quantized(node)):
             return None

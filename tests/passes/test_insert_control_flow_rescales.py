@@ -3,6 +3,11 @@
 import torch
 from branching import ON_DEVICE, corrections, quantised
 from lowering import stock_codes_apart, tosa
+from torch.fx import Graph
+
+from safe_arm._compat.upstream import QuantArgs
+from safe_arm.passes.insert_control_flow_rescales import InsertControlFlowRescalesPass
+from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
 SAMPLES = [
     ((2 + 2 * (seed % 2)) * torch.rand(2, 6, generator=torch.Generator().manual_seed(seed)),) for seed in range(8)
@@ -25,3 +30,12 @@ def test_stock_reads_the_second_operand_in_the_domain_of_the_first_and_ours_does
 
 def test_the_near_miss_of_one_operand_is_left_to_stock():
     assert "own-operands" not in corrections(quantised(of_one, SAMPLES), SAMPLES[:2])
+
+
+def test_each_quantised_operand_has_its_own_domain_and_a_float_one_has_none():
+    graph = Graph()
+    x = graph.placeholder("x")
+    condition = graph.call_function(torch.ops.higher_order.cond, (x, x, x, [x, x, x]))
+    first, last = (QuantArgs(scale, 0, -128, 127, torch.int8) for scale in (0.5, 0.25))
+    condition.meta = {"input_qparams": {3: first}, ELEMENT_QPARAMS: {3: [first, None, last]}}
+    assert InsertControlFlowRescalesPass()._get_input_qparams_map(condition, 3) == {0: first, 2: last}

@@ -4,7 +4,7 @@ import torch
 from graph_changes import graph_of
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, stored_tensor, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, depends_on_input, stored_tensor, tensor_of
 
 ATEN = torch.ops.aten
 
@@ -24,3 +24,11 @@ def test_calls_and_constants_have_their_fake_values():
     model.recompile()
     assert float(model.number) == 2.0
     assert [stored_tensor(value) for value in (number, relu, 2.0)] == [model.number, None, None]
+
+
+def test_a_value_depends_on_an_input_through_all_that_it_is_computed_of():
+    model = graph_of(lambda m, x: m.linear.weight.abs() * (x + m.conv.bias.sum()))
+    results = {node.name: depends_on_input(node) for node in model.graph.nodes if node.op != "output"}
+    assert {name for name, depends in results.items() if depends} == {"x", "add", "mul"}
+    assert {"abs_1", "sum_1"} <= results.keys()
+    assert not depends_on_input(2.0)
