@@ -29,3 +29,19 @@ def test_a_reason_given_after_a_check_is_not_the_check_s():
         ContainedChecks(OperatorSupport(), reasons).is_node_supported({}, node)
     reasons.report_reject(node, "it is at the border")
     assert reasons.at_border == {node: ["it is at the border"]}
+
+
+class Refuses(OperatorSupportBase):
+    def __init__(self, reasons):
+        self.reasons = reasons
+
+    def is_node_supported(self, submodules, node):
+        self.reasons.report_reject(node, "it is too large")
+        return False
+
+
+def test_a_reason_given_by_a_check_is_the_check_s():
+    reasons, node = StockReasons(WhyNoPartitionReporter(), frozenset()), Graph().placeholder("x")
+    with partitioning(Partitioning(question=Question())):
+        assert not ContainedChecks(Refuses(reasons), reasons).is_node_supported({}, node)
+    assert (reasons.by_checks, reasons.at_border) == ({node: ["it is too large"]}, {})

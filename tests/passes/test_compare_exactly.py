@@ -81,3 +81,7 @@ def passed(function, scales):
 def test_operands_of_two_scales_are_rescaled_and_of_one_are_left_alone(function, rescales):
     assert passed(function, (0.1, 0.07)) == (True, rescales)
     assert passed(function, (0.1, 0.1)) == (False, 0)
+
+
+def test_a_product_of_two_scales_is_left_alone():
+    assert passed(torch.mul, (0.1, 0.07)) == (False, 0)

@@ -5,6 +5,11 @@ from graph_changes import quantised_whole
 from lowering import lower_exactly, stock_codes_apart, tosa
 from small import Lambda
 from stubborn import quantizer_of
+from torch.fx import Graph
+
+from safe_arm._compat.upstream import QuantArgs
+from safe_arm.passes.insert_control_flow_rescales import InsertControlFlowRescalesPass
+from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
 PROFILE = "TOSA-1.0+INT+cf"
 SAMPLES = [
@@ -38,3 +43,12 @@ def test_stock_reads_the_second_operand_in_the_domain_of_the_first_and_ours_does
 
 def test_the_near_miss_of_one_operand_is_left_to_stock():
     assert "own-operands" not in applied(graph_of(of_one))
+
+
+def test_each_quantised_operand_has_its_own_domain_and_a_float_one_has_none():
+    graph = Graph()
+    x = graph.placeholder("x")
+    condition = graph.call_function(torch.ops.higher_order.cond, (x, x, x, [x, x, x]))
+    first, last = (QuantArgs(scale, 0, -128, 127, torch.int8) for scale in (0.5, 0.25))
+    condition.meta = {"input_qparams": {3: first}, ELEMENT_QPARAMS: {3: [first, None, last]}}
+    assert InsertControlFlowRescalesPass()._get_input_qparams_map(condition, 3) == {0: first, 2: last}

@@ -3,8 +3,12 @@
 import pytest
 import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
+from executorch.backends.arm.tosa.specification import TosaLoweringContext, TosaSpecification
+from folding import edge_of, is_untouched
 from lowering import HISTOGRAM, by_stock, check_stocks_bytes, lower_exactly, quantize, tosa
 from small import Lambda, image
+
+from safe_arm.passes.widen_weights import WidenWeightsPass
 
 NARROW = get_symmetric_a8w4_quantization_config(is_qat=False)
 NETS = {
@@ -45,3 +49,9 @@ def test_a_profile_with_int4_keeps_4_bits():
 def test_weights_of_8_bits_are_untouched():
     graph_module = quantised(NETS["a convolution"], config=HISTOGRAM)
     assert not applied(lower_exactly(graph_module, tosa("TOSA-1.0+INT"), image(1)))
+
+
+@pytest.mark.parametrize("profile", ["TOSA-1.0+INT", "TOSA-1.0+INT+int4"])
+def test_a_graph_without_such_weights_is_not_traced_again(profile):
+    with TosaLoweringContext(TosaSpecification.create_from_string(profile)):
+        assert is_untouched(WidenWeightsPass, edge_of(torch.relu, inputs=image()).graph_module)

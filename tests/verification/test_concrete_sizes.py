@@ -11,7 +11,7 @@ from torch import SymInt
 from torch.export import Dim
 
 from safe_arm import SafeArmPartitioner, UsageError, verify
-from safe_arm.verification.concrete_sizes import UnknownSizeError, input_shapes, sizes_of, tried_sizes
+from safe_arm.verification.concrete_sizes import UnknownSizeError, input_shapes, sizes_of, tried_sizes, value_at
 from safe_arm.verification.crop import cropped
 from safe_arm.verification.proof import prove
 from safe_arm.verification.reference_model import run_tosa
@@ -186,6 +186,15 @@ def test_symbols_come_from_sizes_and_inputs_of_another_rank_have_none(floats):
     assert [*sizes_of(floats, [(4, 3, 20, 16)]).values()] == [5]
     with pytest.raises(ValueError, match="shorter"):
         sizes_of(floats, [(4, 3, 20)])
+
+
+def test_a_size_without_its_symbols_or_below_zero_is_not_known(floats):
+    (height,) = (size for shape in input_shapes(floats) for size in shape if isinstance(size, SymInt))
+    sizes = sizes_of(floats, [(4, 3, 20, 16)])
+    assert (value_at(height, sizes), value_at(height - 20, sizes)) == (20, 0)
+    for size, known in ((height, {}), (height - 24, sizes)):
+        with pytest.raises(UnknownSizeError, match="is not known"):
+            value_at(size, known)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
 """One unit is judged by the tensors that the delegate has for its values."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from lowering import PROFILES, edge_program
 from proving import delegates_of, quantized
-from small import Lambda, image
+from small import Lambda, image, qdq
 
 from safe_arm.core.island import call_functions
 from safe_arm.core.programs import placeholder_values
 from safe_arm.verification.culprits import find_culprits
-from safe_arm.verification.distance import distance
+from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.judging import judge
+from safe_arm.verification.judging import blame, judge
 from safe_arm.verification.placing import PlacedUnit, PlacedValue, run_tapped
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.stimuli import stimuli
@@ -62,3 +64,15 @@ def computed(x):
 )
 def test_one_unit(function, change, is_output, expected):
     assert judged(function, change, is_output=is_output) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [(computed, "the float program"), (lambda x: computed(qdq(x, 0.1, 0)), "the quantised graph")],
+    ids=["of floats", "with quantisers"],
+)
+def test_a_culprit_differs_from_the_graph_that_was_lowered(function, reference):
+    program = edge_program(Lambda(lambda m, x: function(x)), image())
+    nodes = call_functions(program.graph_module)
+    culprit = blame(SimpleNamespace(program=program), frozenset(nodes), Distance(1.0, 1, 1))
+    assert culprit.reference == reference

@@ -7,7 +7,7 @@ from small import Lambda, image
 from tosa_flatbuffer import constants
 
 from safe_arm import SafeArmError, SafeArmPartitioner, UsageError, verify
-from safe_arm.verification.reference_model import run_lowered
+from safe_arm.verification.reference_model import arrays_of, run_lowered
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
@@ -44,3 +44,10 @@ def test_only_tosa_delegates_run(small, monkeypatch):
         run_lowered(small.manager.exported_program(), image())
     with pytest.raises(UsageError, match=r"are for VgfBackend; lower it for a TosaCompileSpec .*verify=True\)$"):
         verify(small.manager, [image()])
+
+
+def test_a_tensor_crosses_with_its_bytes_and_an_unsigned_one_as_signed():
+    tensors = [torch.tensor([0, 127, 128, 255], dtype=torch.uint8), torch.tensor([-1], dtype=torch.int16)]
+    arrays = arrays_of(tensors)
+    assert [str(array.dtype) for array in arrays] == ["int8", "int16"]
+    assert [array.tolist() for array in arrays] == [[0, 127, -128, -1], [-1]]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import by_stock, check_stocks_bytes, codes_apart, lower_safely, tosa
-from prepared import INT16, int16_graph, prepared_int16
+from prepared import INT16, Prepared, int16_graph, prepared_int16
+from small import DQ, Lambda, Q, marked
 
 from safe_arm.partitioner.plan import plan
 from safe_arm.verification.model_server import ReferenceModelError
@@ -57,6 +58,26 @@ def test_behind_an_index_on_the_cpu_it_is_refused_and_not_demoted():
 )
 def test_what_never_comes_to_the_pole_is_left_alone(function):
     assert plan(prepared_int16(function, CALIBRATED).program(), "reject").refusals == ()
+
+
+def dequantised(x, scale):
+    args = (scale, 0, -32767, 32767, torch.int16)
+    return DQ(Q(x, *args), *args)
+
+
+def read_by_two(m, x):
+    y = torch.reciprocal(dequantised(x, 6.2e-5))
+    return dequantised(y, 0.01), dequantised(y, 0.02)
+
+
+def read_as_a_float(m, x):
+    return torch.reciprocal(dequantised(x, 6.2e-5))
+
+
+@pytest.mark.parametrize("rule", [read_by_two, read_as_a_float])
+def test_what_no_single_quantiser_reads_is_no_table(rule):
+    program = Prepared(None, INT16, CALIBRATED, marked(Lambda(rule), CALIBRATED)).program()
+    assert plan(program, "reject").refusals == ()
 
 
 def test_int8_is_left_alone():

@@ -3,10 +3,12 @@
 import pytest
 import torch
 from breaking import broken_by_mutation, broken_in, check_broken, outputs_changed
-from lowering import PROFILES, quantize, tosa
+from lowering import PROFILES, edge_program, quantize, tosa
 from mutation_nets import NETS, inputs, quantised
 from nets import Row
-from small import Lambda, image
+from small import DQ, Lambda, image, marked, qdq
+
+from safe_arm.passes.invariants.domains_meet import _folded
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,12 @@ def test_quiet_on_a_convolution_behind_a_cumsum(profile):
     """Torch sums codes up as int64, and the convolution is traced with those."""
     net = Lambda(lambda m, x: m.conv_b(torch.cumsum(m.conv(x), 1)))
     assert broken_in(quantize(net, image(), tosa(profile)), image(), profile) is None
+
+
+def test_a_constant_of_an_operator_on_constants_alone_has_no_domain_to_keep():
+    moved, added = (torch.zeros(shape, dtype=torch.int8) for shape in ((1, 8, 8, 4), (1, 4, 8, 8)))
+    own = (0.1, 0, -128, 127, torch.int8)
+    net = Lambda(lambda m, x: qdq(qdq(x, 0.2, 0) + DQ(moved, *own).permute(0, 3, 1, 2) + DQ(added, *own), 0.3, 0))
+    program = edge_program(marked(net, image()), image())
+    shapes = {node.name: node.meta["val"].shape for node in program.graph.find_nodes(op="placeholder")}
+    assert [shapes[name] for name in _folded(program, program.graph_module)] == [moved.shape]

@@ -5,12 +5,14 @@ import torch
 from breaking import broken_by_mutation, broken_in, check_broken
 from lowering import PROFILES, edge_program
 from small import Lambda, image, marked, qdq
+from torch.fx import Graph
 
 from safe_arm import CORRECTIONS
-from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass
+from safe_arm._compat.upstream import FoldAndAnnotateQParamsPass, QuantArgs
 from safe_arm.core.errors import InvariantError
-from safe_arm.passes.invariants.folded_qparams import FoldedQParams
+from safe_arm.passes.invariants.folded_qparams import FoldedQParams, _check_inputs, _Claims
 from safe_arm.passes.invariants.watch import Watch
+from safe_arm.passes.record_element_qparams import ELEMENT_QPARAMS
 
 FOLD = "FoldAndAnnotateQParamsPass"
 #: Without the corrections that leave nothing to find.
@@ -67,3 +69,14 @@ def test_red_for_two_quantisers_that_disagree():
     graph_module = marked(Lambda(forward), image())
     error = broken_in(graph_module, image(), PROFILES[1], corrections=UNCORRECTED)
     check_broken(error, "folded-qparams", FOLD, "aten_permute_copy_default is quantised with")
+
+
+def test_red_for_the_argument_after_a_list_of_constants_in_domains_of_their_own():
+    graph = Graph()
+    x = graph.placeholder("x")
+    node = graph.call_function(torch.ops.aten.index.Tensor, ([x, x], x))
+    one, other = (QuantArgs(scale, 0, -128, 127, torch.int8) for scale in (0.5, 0.25))
+    node.meta = {"input_qparams": {0: one, 1: one}, ELEMENT_QPARAMS: {0: [one, other]}}
+    _check_inputs(node, _Claims(node.target, {0: [one, other], 1: [one]}, []))
+    with pytest.raises(InvariantError, match=r"reads argument 1 with scale 0\.5"):
+        _check_inputs(node, _Claims(node.target, {0: [one, other], 1: [other]}, []))

@@ -1,14 +1,19 @@
 """What a pass puts in for an operator has the user's line and module of that operator."""
 
+import copy
+
+import pytest
 import torch
 import torch.nn as nn
 from stubborn import exported, transformed
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import op_name
+from safe_arm.core.origins import ORIGIN_KEY
 from safe_arm.core.source_line import source_line
 from safe_arm.quantizer.annotation import contained_transform
 from safe_arm.quantizer.annotation.left_float import Ledger
+from safe_arm.quantizer.annotation.places_in_code import keep_places
 
 TOKENS = torch.tensor([[1, 2, 3]])
 
@@ -77,3 +82,14 @@ def test_what_our_own_steps_write_has_a_line_of_the_users():
     nodes = [node for node in graph_module.graph.nodes if node.op == "call_function"]
     assert {"where", "logical_not"} <= {op_name(node).partition("::")[2] for node in nodes}
     assert [op_name(node) for node in nodes if not source_line(node)] == []
+
+
+@pytest.mark.parametrize("line", ["", "a line of its own"])
+def test_an_operator_that_says_what_it_stands_for_gets_a_line_if_it_has_none_and_nothing_else(line):
+    before = exported(nn.ReLU(), (torch.randn(2),))
+    after = copy.deepcopy(before)
+    (relu,) = after.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+    original = relu.meta["stack_trace"]
+    relu.meta = {ORIGIN_KEY: relu.name, "stack_trace": line}
+    keep_places(before, after)
+    assert relu.meta == {ORIGIN_KEY: relu.name, "stack_trace": line or original}

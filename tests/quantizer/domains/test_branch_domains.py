@@ -11,6 +11,7 @@ from stubborn import quantizer_of
 from torch._higher_order_ops.while_loop import while_loop
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.annotations import annotation_of, place_of
 from safe_arm.quantizer.domains.branch_domains import free_branch_domains
 from safe_arm.quantizer.proof.fidelity import decibel
 
@@ -107,3 +108,15 @@ def test_the_near_miss_a_loop_of_one_value_is_as_stock_annotates_it(profile):
 def test_twice_equals_once(rule, profile):
     model = annotated(Lambda(rule), quantizer_of(profile=profile), SAMPLES[0])
     assert annotates_no_more(lambda graph: free_branch_domains(graph, profile == ON_DEVICE), model)
+
+
+@pytest.mark.parametrize("profile", [ON_CPU, ON_DEVICE])
+def test_what_shares_a_domain_with_a_result_has_that_of_the_result(profile):
+    model = annotated(Lambda(behind_views), quantizer_of(TOSAQuantizer, profile), SAMPLES[0])
+    free_branch_domains(model, profile == ON_DEVICE)
+    (condition,) = model.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond)
+    (result,) = condition.users
+    (view,) = result.users
+    own = result if profile == ON_DEVICE else (result, view)
+    for follower in (view, *view.users):
+        assert place_of(annotation_of(follower).output_qspec)[0] == own

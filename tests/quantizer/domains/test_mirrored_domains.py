@@ -4,10 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import annotated, annotates_no_more
 from lowering import HISTOGRAM, PROFILES, WIDE, lower_exactly, quantize, tosa
 from small import Lambda
+from stubborn import quantizer_of
 
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import QParams
+from safe_arm.quantizer.domains.mirrored_domains import mirror_domains
 
 INPUTS = (torch.randn(8, 96, generator=torch.Generator().manual_seed(0)).exp(),)
 NET = Lambda(lambda m, x: -(x * 1.0))
@@ -81,3 +85,14 @@ def test_a_negative_that_is_joined_with_others_does_not_cut_them_off(join, profi
 def test_a_negative_that_is_only_moved_is_mirrored():
     net = Lambda(lambda m, x: (-(x * 1.0)).reshape(2, 4, 96).relu())
     check_mirrored(*domains(quantize(net, INPUTS, tosa(PROFILES[0]))))
+
+
+@pytest.mark.parametrize("annotation", ["none", "of its input alone"])
+def test_a_negative_whose_result_stays_float_gets_no_domain(annotation):
+    model = annotated(NET, quantizer_of(TOSAQuantizer), INPUTS)
+    (negative,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
+    if annotation == "none":
+        del negative.meta[Q_ANNOTATION_KEY]
+    else:
+        negative.meta[Q_ANNOTATION_KEY].output_qspec = None
+    assert annotates_no_more(mirror_domains, model)

@@ -1,5 +1,7 @@
 """What a float operator only moves keeps its domain."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
@@ -26,6 +28,7 @@ MOVES = {
 NEAR = {
     "computed in float": lambda m, x: torch.cumprod(torch.tanh(x), 1),
     "moved by an operator that stock knows": lambda m, x: torch.tanh(x).transpose(1, 2),
+    "moved from a float operator": lambda m, x: torch.sigmoid(torch.cumprod(torch.tanh(x), 1).triu()),
     "the place of an extreme": lambda m, x: torch.tanh(x).argmax(1),
 }
 
@@ -68,3 +71,13 @@ def test_it_is_kept_beside_a_value_that_has_the_domain_of_another():
     specs[first] = SharedQuantizationSpec(first)
     keep_moved_domains(model)
     assert specs[moved] == SharedQuantizationSpec(moved.args[0])
+
+
+def test_a_value_of_another_type_keeps_its_own_domain():
+    rule = Lambda(lambda m, x: torch.sigmoid(torch.tanh(x).triu()))
+    model = annotated(rule, quantizer_of(TOSAQuantizer, config=HISTOGRAM), INPUTS)
+    (sigmoid,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sigmoid.default)
+    specs = sigmoid.meta[Q_ANNOTATION_KEY].input_qspec_map
+    (moved,) = specs
+    specs[moved] = replace(specs[moved], dtype=torch.int16, quant_min=-32767, quant_max=32767)
+    assert annotates_no_more(keep_moved_domains, model)

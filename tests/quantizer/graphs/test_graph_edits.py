@@ -4,7 +4,15 @@ import torch
 from graph_changes import graph_of
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, add_call, add_constant, note_on, tensor_of, write_note
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    add_call,
+    add_constant,
+    depends_on_input,
+    note_on,
+    tensor_of,
+    write_note,
+)
 
 ATEN = torch.ops.aten
 
@@ -33,3 +41,11 @@ def test_a_note_is_beside_those_that_are_there():
     write_note(node, "mine", "text")
     assert note_on(node, "mine") == "text"
     assert node.meta["custom"]["theirs"] == 1
+
+
+def test_a_value_depends_on_an_input_through_all_that_it_is_computed_of():
+    model = graph_of(lambda m, x: m.linear.weight.abs() * (x + m.conv.bias.sum()))
+    results = {node.name: depends_on_input(node) for node in model.graph.nodes if node.op != "output"}
+    assert {name for name, depends in results.items() if depends} == {"x", "add", "mul"}
+    assert {"abs_1", "sum_1"} <= results.keys()
+    assert not depends_on_input(2.0)

@@ -1,9 +1,15 @@
 """Facts about an operator that its schema states."""
 
 import torch
-from torch.fx import Graph
+from torch.fx import Graph, GraphModule
 
-from safe_arm.quantizer.graphs.operator_schemas import arguments_by_name, is_mutable, may_alias, written_arguments
+from safe_arm.quantizer.graphs.operator_schemas import (
+    arguments_by_name,
+    is_mutable,
+    may_alias,
+    written_arguments,
+    written_buffers,
+)
 
 ATEN = torch.ops.aten
 
@@ -33,3 +39,13 @@ def test_what_an_operator_writes_into_by_position_and_by_name():
     named = node(ATEN.relu.out)
     named.kwargs = {"out": named.args[0]}
     assert written_arguments(named) == [named.args[0]]
+
+
+def test_what_is_written_is_what_the_graph_keeps_and_no_tensor_that_it_makes():
+    module = torch.nn.Module()
+    module.register_buffer("kept", torch.zeros(2, 2))
+    graph = Graph()
+    kept, made = graph.get_attr("kept"), graph.call_function(ATEN.zeros.default, (), {"size": [2]})
+    for written in (graph.call_function(ATEN.view.default, (kept, [4])), made):
+        graph.call_function(ATEN.add_.Tensor, (written, 1))
+    assert written_buffers(GraphModule(module, graph)) == ("kept",)

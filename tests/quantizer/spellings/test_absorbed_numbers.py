@@ -8,6 +8,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, by_stock, min_max, quantize, tosa
 from small import Lambda
 from spelled import Whole
+from stubborn import exported
 
 from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
 
@@ -62,3 +63,9 @@ def test_stock_dies(name):
     graph_module = quantize(Lambda(WRITTEN[name]), (X,), tosa(PROFILES[0]), **how)
     with pytest.raises(Exception, match="Shift should be in range"):
         by_stock(graph_module, (X,), tosa(PROFILES[0]))
+
+
+def test_the_changed_graph_is_what_the_module_runs():
+    model = exported(Lambda(WRITTEN["a maximum"]), (X,))
+    leave_out_absorbed(model)
+    assert "maximum" not in model.code

@@ -251,3 +251,17 @@ def test_a_config_of_calibration_is_prepared_by_torchao_as_before():
         model = prepare(make(), quantizer_of(quantizer_class), inputs, is_qat=True)
         prepared_by[quantizer_class] = [name for name in targets(model) if name in ("batch_norm", "div", "mul", "sqrt")]
     assert prepared_by[SafeTOSAQuantizer] == prepared_by[TOSAQuantizer]
+
+
+@pytest.mark.parametrize("padding", [0, 1], ids=["no argument", "None"])
+def test_a_layer_without_a_bias_is_left_alone_and_the_next_is_not(padding):
+    """Its bias is written when the norms are joined, which is left out where it changes what the net computes."""
+    inputs = drawn(4, 3, 6, 6)
+    first = nn.Conv2d(3, 4, 3, padding=padding, bias=False)
+    model = net(lambda: first, lambda: nn.BatchNorm2d(4), d=nn.Conv2d(4, 4, 3))
+    model.e = nn.BatchNorm2d(4)
+    model.function = lambda m, x: m.e(m.d(m.n(m.c(x))))
+    model = exported(model, inputs)
+    write_folds(model)
+    first, second = model.graph.find_nodes(op="call_function", target=torch.ops.aten.conv2d.default)
+    assert [weight.op for weight in (first.args[1], second.args[1])] == ["get_attr", "call_function"]

@@ -12,8 +12,10 @@ from spelled import check_one_exact
 from stubborn import exported, quantizer_of, trainable
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.quantizer.training.trained_norms import give_norms_layers, join_norms, keep_statistics
 
 IMAGE = (torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)),)
@@ -193,3 +195,17 @@ def counted(quantizer_class):
 def test_stock_counts_a_batch_that_no_norm_has_seen_and_ours_does_not():
     assert counted(TOSAQuantizer) == 1
     assert counted(SafeTOSAQuantizer) == 0
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_a_norm_without_a_layer_reads_rounded_parameters_only_if_it_is_frozen(is_trained):
+    """As stock annotates each of them on 1.4."""
+    parts = layers()
+    parts["n"].train(is_trained)
+    model = exported(Built(lambda m, x: read_twice(m, m.c(x)), **parts), IMAGE)
+    (norm,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default)
+    source, *parameters = norm.all_input_nodes
+    norm.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(input_qspec_map=dict.fromkeys(norm.all_input_nodes))
+    keep_statistics(model)
+    left = [] if is_trained else parameters
+    assert list(norm.meta[Q_ANNOTATION_KEY].input_qspec_map) == [source, *left]
