@@ -5,7 +5,6 @@ import torch
 from small import Lambda
 from stubborn import exported
 
-from safe_arm.quantizer.graphs.graph_edits import Writer
 from safe_arm.quantizer.precision.sums_of_squares import NearSum, near_sum, squares_added, write_products
 
 X = torch.linspace(-1, 1, 48).view(1, 16, 3)
@@ -42,7 +41,7 @@ def root_of(rule):
 def test_it_is_told_how_it_is_computed(row):
     rule, expected = NEAR[row]
     model, root = root_of(rule)
-    found = near_sum(Writer(root), root.args[0])
+    found = near_sum(root.args[0])
     assert isinstance(found, NearSum)
     assert (found.factor, found.offset, max(found.least, found.offset)) == expected
     wanted = rule(None, X)
@@ -55,7 +54,7 @@ def test_it_is_told_how_it_is_computed(row):
 @pytest.mark.parametrize("rule", FAR.values(), ids=FAR)
 def test_the_near_miss_is_none(rule):
     _, root = root_of(rule)
-    assert near_sum(Writer(root), root.args[0]) is None
+    assert near_sum(root.args[0]) is None
 
 
 def test_what_is_read_besides_keeps_its_power():
