@@ -43,29 +43,44 @@ def _bags(
     is_even = len(set(lengths)) == 1
     if mode == _LARGEST and not is_even:
         return None
-    shape = [len(lengths), lengths[0]] if is_even else [sizes[0]]
     rows = write(_ATEN.embedding.default, weight, indices)
-    bags = write(_ATEN.reshape.default, rows, [*shape, weight.meta["val"].shape[1]])
     if factors is not None:
-        column = write(_ATEN.reshape.default, factors, [*shape, 1])
-        bags = write(_ATEN.mul.Tensor, bags, column)
+        return _weighted(write, rows, factors, lengths)
     if not is_even:
-        return _summed(write, bags, lengths, mode)
+        return _summed(write, rows, lengths, mode)
+    shape = [len(lengths), lengths[0]]
+    bags = write(_ATEN.reshape.default, rows, [*shape, weight.meta["val"].shape[1]])
     if mode == _LARGEST:
         return write(_ATEN.amax.default, bags, [1])
     target = _ATEN.mean.dim if mode == _MEAN else _ATEN.sum.dim_IntList
     return write(target, bags, [1])
 
 
+def _weighted(write: Writer, rows: Node, factors: Node, lengths: list[int]) -> Node:
+    """Write sums of elements times factors as a product of matrices, which adds up in 32 bits."""
+    total, width = rows.meta["val"].shape
+    row = write(_ATEN.reshape.default, factors, [1, total])
+    spread = write(_ATEN.mul.Tensor, row, write.constant(_picks(lengths), "bags"))
+    left = write(_ATEN.reshape.default, spread, [1, len(lengths), total])
+    right = write(_ATEN.reshape.default, rows, [1, total, width])
+    product = write(_ATEN.bmm.default, left, right)
+    return write(_ATEN.reshape.default, product, [len(lengths), width])
+
+
 def _summed(write: Writer, rows: Node, lengths: list[int], mode: int) -> Node:
     """Write the sums or means of bags of several lengths as a linear layer of each element."""
-    places = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
-    picks: Tensor = torch.nn.functional.one_hot(places, len(lengths)).T.float()
+    picks = _picks(lengths)
     if mode == _MEAN:
         picks = picks / picks.sum(1, True)
     columns = write(_ATEN.t.default, rows)
     layer = write.constant(picks.contiguous(), "bags")
     return write(_ATEN.t.default, write(_ATEN.linear.default, columns, layer))
+
+
+def _picks(lengths: list[int]) -> Tensor:
+    """Return for each bag 1 where an element is in it, and 0."""
+    places = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    return torch.nn.functional.one_hot(places, len(lengths)).T.float()
 
 
 #: Operators whose first result alone is read.

@@ -57,7 +57,9 @@ class TestBags(Delegated):
         assert left_on_the_cpu(graph_module, inputs) == [CAST]
 
 
-@pytest.mark.parametrize("name", ["means", "sums with factors", "means of uneven bags"])
+@pytest.mark.parametrize(
+    "name", ["means", "sums with factors", "means of uneven bags", "sums of uneven bags with factors"]
+)
 def test_ours_is_near_rounded_borders(name):
     generator = torch.Generator().manual_seed(0)
     layer = SimpleNamespace(weight=torch.randn(8, 8, generator=generator))
