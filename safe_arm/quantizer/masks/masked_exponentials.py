@@ -27,8 +27,11 @@ from safe_arm.quantizer.masks.runtime_masks import (
     FILLS,
     WHERES,
     Mask,
+    MaskedScores,
+    added_mask,
     chosen_scores,
     condition_of,
+    summed_scores,
     with_empty_rows,
 )
 
@@ -45,7 +48,7 @@ def mask_exponentials(model: GraphModule) -> None:
 
     The exponential reads scores of which those that are masked have the least code of the others, and so does the
     maximum that is subtracted. Scores that anything else reads are left alone, and so is a constant mask that leaves
-    a maximum nothing to take. A row that a condition of run time masks as a whole keeps what it was.
+    a maximum nothing to take. A row that a mask of run time hides as a whole keeps what it was.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -67,13 +70,20 @@ def _is_written(values: ConstantValues, node: Node, readers: _Readers) -> bool:
             return False
         _write_by_constants(node, scores, keep, readers)
         return True
-    mask = None if node.target == _ADD else condition_of(values, node)
+    find, write = condition_of, _chosen
+    if node.target == _ADD:
+        find, write = added_mask, summed_scores
+    mask = find(values, node)
     if mask is None or mask.number == -beyond(node.meta["val"].dtype):
         return False
     if _rows(node, readers) is None:
         return False
-    _write_by_condition(node, mask, readers)
+    _write_at_run_time(node, write(node, mask), readers)
     return True
+
+
+def _chosen(node: Node, mask: Mask) -> MaskedScores:
+    return chosen_scores(node, node.meta["val"], mask)
 
 
 @dataclass(frozen=True)
@@ -174,9 +184,8 @@ def _highest(node: Node, exponential: Node) -> Node | None:
     return highest if highest.args[0] is node else None
 
 
-def _write_by_condition(node: Node, mask: Mask, readers: _Readers) -> None:
-    """Write scores that a condition of run time chooses, or else a low number, and exponentials times 1 or 0."""
-    scores = chosen_scores(node, node.meta["val"], mask)
+def _write_at_run_time(node: Node, scores: MaskedScores, readers: _Readers) -> None:
+    """Let exponentials read scores that a mask of run time limits, and multiply them by 1 or 0."""
     some = scores.keep
     with node.graph.inserting_before(node):
         for dim in _rows(node, readers) or ():

@@ -71,11 +71,7 @@ def mask_at_run_time(model: GraphModule) -> None:
                 continue
             if mask.node not in sums:
                 sums[mask.node] = _sums(mask.node)
-            added = sums[mask.node]
-            with module.graph.inserting_before(softmax.node):
-                operands = (mask.scores, added.masked)
-                masked = add_operator(_ATEN.add.Tensor, *operands)
-            scores = replace(added, masked=masked)
+            scores = _added_scores(softmax.node, mask.scores, sums[mask.node])
             softmax.replace(_written(softmax, scores))
         if written:
             module.graph.eliminate_dead_code()
@@ -135,7 +131,7 @@ def _mask(values: ConstantValues, softmax: Softmax) -> Mask | None:
     if node.target in (*WHERES, *FILLS):
         mask = condition_of(values, node)
     elif node.target == _ATEN.add.Tensor:
-        mask = _added(values, node)
+        mask = added_mask(values, node)
     if mask is None or values.of(mask.node) is not None:
         return None
     return mask
@@ -159,7 +155,7 @@ def condition_of(values: ConstantValues, node: Node) -> Mask | None:
     return Mask(kept, condition, True, inverted, highest)
 
 
-def _added(values: ConstantValues, node: Node) -> Mask | None:
+def added_mask(values: ConstantValues, node: Node) -> Mask | None:
     """Return the mask that is added."""
     for scores, mask in either_way(node):
         if is_additive(values, mask, scores):
@@ -316,6 +312,23 @@ def _sums(mask: Node) -> MaskedScores:
     with mask.graph.inserting_after(raised):
         keep = add_operator(_ATEN.clamp.default, raised, 0.0, 1.0)
     return MaskedScores(limited, keep)
+
+
+def _added_scores(node: Node, scores: Node, added: MaskedScores) -> MaskedScores:
+    """Write the sum of scores and an additive mask in two parts before a node."""
+    with node.graph.inserting_before(node):
+        masked = add_operator(_ATEN.add.Tensor, scores, added.masked)
+    return replace(added, masked=masked)
+
+
+def summed_scores(node: Node, mask: Mask) -> MaskedScores:
+    """Write scores that a mask is added to.
+
+    Args:
+        node: what they are written before; its graph is changed in place.
+        mask: the scores and the additive mask.
+    """
+    return _added_scores(node, mask.scores, _sums(mask.node))
 
 
 def _limited(mask: Node) -> Node:

@@ -41,6 +41,10 @@ def log_sum(x):
     return x.amax(-1) + away_from_maximum(x).sum(-1).log()
 
 
+def hidden(keep):
+    return (1 - keep.float()) * -1e4
+
+
 def decays(x):
     """Mamba 2's sums of segments."""
     sums = (-x[:, 0].abs()).cumsum(-1)
@@ -65,6 +69,8 @@ RUN_TIME = {
     "chosen at run time": lambda m, x, keep: torch.where(keep, x, -1e9).exp(),
     "less the maximum at run time": lambda m, x, keep: away_from_maximum(torch.where(keep, x, -1e9)),
     "the logarithm of a sum at run time": lambda m, x, keep: log_sum(torch.where(keep, x, -1e9)),
+    "a mask of run time that is added": lambda m, x, keep: (x + hidden(keep)).exp(),
+    "the logarithm of a sum, a mask added": lambda m, x, keep: log_sum(x + hidden(keep)),
 }
 RULES = CONSTANT | RUN_TIME
 
