@@ -152,6 +152,13 @@ def int8_spec(spec: object) -> QuantizationSpec | None:
     return plain if plain.dtype == torch.int8 else None
 
 
+def is_unsigned(node: object) -> bool:
+    """Tell whether a value is quantised to uint8, as inputs may be: TOSA widens it to no 32 bits."""
+    annotation = annotation_of(node) if isinstance(node, Node) else None
+    spec = annotation.output_qspec if annotation is not None else None
+    return getattr(spec, "dtype", None) == torch.uint8
+
+
 def is_calibrated(spec: QuantizationSpec) -> bool:
     """Tell whether one of stock's observers watches a range, and not one for training."""
     constructor = getattr(spec.observer_or_fake_quant_ctr, "p", None)

@@ -23,6 +23,7 @@ from safe_arm._compat.annotations import (
     ScaleAndZero,
     annotation_of,
     int8_spec,
+    is_unsigned,
     plain_spec,
     spec_at,
     specs_read,
@@ -266,7 +267,7 @@ def _size_in(reader: Node, value: object, largest: Mapping[Node, int]) -> int:
 def is_int8(value: object, reader: Node) -> bool:
     """Tell whether a node reads a value as int8."""
     specs = specs_read(reader)
-    return int8_spec(specs.get(value)) is not None
+    return int8_spec(specs.get(value)) is not None and not is_unsigned(value)
 
 
 def _takes(reader: Node, value: Node, size: int, largest: Mapping[Node, int]) -> bool:

@@ -23,6 +23,7 @@ from safe_arm._compat.annotations import (
     annotation_of,
     derived_spec,
     int8_spec,
+    is_unsigned,
     plain_spec,
     spec_at,
     specs_of,
@@ -226,4 +227,6 @@ def is_difference(value: Node) -> bool:
 def is_of_int8(node: Node) -> bool:
     """Tell whether all that a node reads and gives is of 8 bits."""
     annotation = annotation_of(node)
-    return annotation is not None and all(map(int8_spec, specs_of(annotation)))
+    if annotation is None or any(map(is_unsigned, node.all_input_nodes)):
+        return False
+    return all(map(int8_spec, specs_of(annotation)))

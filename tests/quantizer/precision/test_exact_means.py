@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer.arm_quantizer import get_uint8_io_quantization_config
 from graph_changes import annotated
-from lowering import min_max
+from lowering import PROFILES, lower_exactly, min_max, tosa
 from ratios import ours_exactly, quantised
 from small import Lambda, Q, together
 from stubborn import quantizer_of
@@ -82,3 +84,12 @@ def test_near_misses_are_no_such_means():
 def test_twice_equals_once():
     model = annotated(Lambda(centred), quantizer_of(), rows(48))
     assert means_that_fit(model) == {}
+
+
+def test_a_norm_of_an_unsigned_input_is_exact():
+    """TOSA widens no uint8 to 32 bits: its sums are those of int8 that it is requantised to."""
+    sample = (torch.rand(1, 6, 8, generator=torch.Generator().manual_seed(0)) * 4,)
+    quantizer = quantizer_of()
+    quantizer.set_io(get_uint8_io_quantization_config())
+    graph_module = quantised(lambda m, x: F.layer_norm(x, [8]), quantizer, [sample])
+    lower_exactly(graph_module, tosa(PROFILES[0]), sample)
