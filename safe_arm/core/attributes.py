@@ -7,6 +7,7 @@ import operator
 from typing import Any, TypeVar
 
 import torch
+from torch.fx import Node
 
 Module = TypeVar("Module", bound=torch.nn.Module)
 
@@ -20,7 +21,7 @@ def attribute(owner: object, dotted_name: object) -> Any:
     return operator.attrgetter(str(dotted_name))(owner)
 
 
-def stored_value(node: Any) -> Any:
+def stored_value(node: Node) -> Any:
     """Return the tensor or module that a ``get_attr`` node reads."""
     return attribute(node.graph.owning_module, node.target)
 

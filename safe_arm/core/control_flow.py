@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from safe_arm.core.attributes import stored_value
+
 CONDITION = torch.ops.higher_order.cond
 LOOP = torch.ops.higher_order.while_loop
 
@@ -18,9 +20,9 @@ def branch_reads(node: Node) -> Any:
     return node.args[1:3]
 
 
-def graph_read(read: Any) -> GraphModule:
+def graph_read(read: Node) -> GraphModule:
     """Return the graph that a ``get_attr`` node reads."""
-    graph_module = read.graph.owning_module.get_submodule(read.target)
+    graph_module = stored_value(read)
     assert isinstance(graph_module, GraphModule)
     return graph_module
 

@@ -224,7 +224,7 @@ def add_call(
 
 
 def add_operator(
-    target: Callable[..., Any], value: Any, *args: Any, **kwargs: Any
+    target: Callable[..., Any], value: Node, *args: Any, **kwargs: Any
 ) -> Node:
     """Write an operator whose first operand is a value, at the insertion point of its graph."""
     return add_call(value.graph, target, value, *args, **kwargs)

@@ -29,11 +29,12 @@ def carry_counters(model: GraphModule) -> None:
     """
     for graph_module in graph_modules(model):
         for loop in list(calls(graph_module, LOOP)):
-            _carry_plainly(loop)
-        graph_module.recompile()
+            if _carry_plainly(loop):
+                graph_module.recompile()
 
 
-def _carry_plainly(loop: Node) -> None:
+def _carry_plainly(loop: Node) -> bool:
+    """Write what a loop carries anew, and tell whether any of it had to be."""
     arguments: Any = loop.args
     condition, body, carried, additional = arguments
     counters = []
@@ -44,13 +45,14 @@ def _carry_plainly(loop: Node) -> None:
             counters.append(index)
             operands[index] = _plain(operand, loop)
     if not counters:
-        return
+        return False
     loop.args = (condition, body, tuple(operands), additional)
     branches = branches_of(loop)
     for branch in branches:
         _take_plain(branch, operands, counters)
     _return_plain(branches[1], counters)
     _read_plain(loop, operands, counters)
+    return True
 
 
 def _plain(node: Node, reader: Node) -> Node:

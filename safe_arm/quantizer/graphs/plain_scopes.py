@@ -63,7 +63,9 @@ def body_of(scope: Node) -> GraphModule | None:
     place = _PLACES.get(scope.target)
     if place is None:
         return None
-    return graph_read(scope.args[place])
+    body = scope.args[place]
+    assert isinstance(body, Node)
+    return graph_read(body)
 
 
 def _scopes_of(graph: Graph, is_trained: bool, with_casts: bool) -> list[Node]:

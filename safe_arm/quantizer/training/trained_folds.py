@@ -73,6 +73,9 @@ def _write_fold(norm: Node, layer: Node) -> dict[EdgeOrNode, EdgeOrNode]:
     """Write what a norm multiplies by into its layer's weights; return the edges of the layer that are others now."""
     source, weight, bias, *more = layer.args
     gamma, _, _, variance = norm.args[1:5]
+    assert isinstance(weight, Node)
+    assert isinstance(bias, Node)
+    assert isinstance(variance, Node)
     rank = layer.meta["val"].dim()
     with norm.graph.inserting_before(layer):
         raised = add_operator(_ATEN.add.Tensor, variance, norm.args[7])
@@ -96,8 +99,6 @@ def _write_fold(norm: Node, layer: Node) -> dict[EdgeOrNode, EdgeOrNode]:
         across = add_operator(_ATEN.view.default, bias, _shape(rank, 1))
         result = add_operator(_ATEN.add.Tensor, result, across)
     norm.replace_input_with(layer, result)
-    assert isinstance(weight, Node)
-    assert isinstance(bias, Node)
     return {(weight, layer): (scaled, layer), (bias, layer): (zeros, layer)}
 
 
