@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import TagOf
 from safe_arm.core.failure import Failure
-from safe_arm.core.island import call_functions
+from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.macs import macs
 from safe_arm.core.origins import origin
 from safe_arm.core.programs import Program
 from safe_arm.partitioner.listener import Listener
 from safe_arm.verification import proof_cache
-from safe_arm.verification.concrete_sizes import TRIED, is_dynamic
+from safe_arm.verification.concrete_sizes import (
+    TRIED,
+    is_dynamic,
+    static_at,
+    tried_sizes,
+)
 from safe_arm.verification.crop import Crop, cropped
 from safe_arm.verification.delegate import Delegate, Runner, user_inputs
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
 from safe_arm.verification.samples import Sample, followed, matching
-from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus
+from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus, stimuli
 
 #: The name that a failed proof has in the place where a failed lowering names its pass.
 WHERE = "verification"
@@ -67,7 +74,10 @@ class Prover:
     def values(
         self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf
     ) -> list[Values]:
-        """Follow the samples to the borders of the delegates and return, for each, the values there by node name.
+        """Follow inputs of the net to the borders of the delegates; return the values there by node name, a set each.
+
+        The inputs are the user's samples. Where codes of 32 bits enter a delegate, two made-up sets come behind them:
+        such codes have no domain of their own, and only the net tells how large they are.
 
         Args:
             program: the tagged program.
@@ -77,18 +87,15 @@ class Prover:
         Raises:
             UsageError: a sample does not fit the program.
         """
-        if not self.samples:
-            return []
-        border = []
-        for node in program.graph_module.graph.nodes:
-            own = (None, tags(node))
-            if any(tags(user) not in own for user in node.users):
-                border.append(node)
-        try:
-            samples = matching(self.samples, program)
-            return [followed(program, state, sample, border) for sample in samples]
-        except EvaluationError:
-            return []
+        border = _border(program, tags)
+        samples = list(matching(self.samples, program))
+        if any(map(_has_wide_codes, border)):
+            samples += _made_up(program, state)
+        values: list[Values] = []
+        for sample in samples:
+            with suppress(EvaluationError):
+                values.append(followed(program, state, sample, border))
+        return values
 
     def crop(self, program: ExportedProgram) -> Crop | None:
         """Return a crop to verify instead of a delegate that is beyond the budget; None if it is not.
@@ -109,9 +116,9 @@ class Prover:
         reason = f"verified on cropped inputs {crop.size}, {cost} MACs in full"
         return replace(crop, reason=reason)
 
-    def key(self, cut: str, flatbuffer: bytes) -> str:
-        """Return the key under which the proof of a delegate is kept; empty to keep none, as with user samples."""
-        if not self.device or self.samples:
+    def key(self, cut: str, flatbuffer: bytes, values: Sequence[Values] = ()) -> str:
+        """Return the key under which the proof of a delegate is kept; empty to keep none, as with values of the net."""
+        if not self.device or self.samples or values:
             return ""
         settings = f"{self.float_borders} {self.budget} {self.tolerance}"
         return proof_cache.key(cut, flatbuffer, self.device, settings)
@@ -131,7 +138,10 @@ class Prover:
         program = delegate.program
         samples = []
         for number, values_of_sample in enumerate(values):
-            stimulus = _stimulus(number, delegate, values_of_sample)
+            name = f"sample {number}"
+            if number >= len(self.samples):
+                name = "values of the net"
+            stimulus = _stimulus(name, delegate, values_of_sample)
             if stimulus is not None:
                 samples.append(stimulus)
         count = _how_many(program, delegate.state)
@@ -146,6 +156,29 @@ class Prover:
             return prove(
                 accepting, samples, self.runner, most=most, ran=ran, count=count
             )
+
+
+def _border(program: ExportedProgram, tags: TagOf) -> list[Node]:
+    """Return the nodes whose values enter a delegate."""
+    border = []
+    for node in program.graph_module.graph.nodes:
+        own = (None, tags(node))
+        if any(tags(user) not in own for user in node.users):
+            border.append(node)
+    return border
+
+
+def _has_wide_codes(node: Node) -> bool:
+    """Tell whether an operator gives codes of 32 bits."""
+    return op_name(node) == QUANTIZE and node.meta["val"].dtype == torch.int32
+
+
+def _made_up(program: ExportedProgram, state: Mapping[str, Tensor]) -> list[Sample]:
+    """Make two sets of inputs for a whole program, the second with every extreme."""
+    static: Program = program
+    if is_dynamic(program):
+        static = static_at(program, tried_sizes(program)[0])
+    return [stimulus.inputs for stimulus in stimuli(static, FEWEST, state)]
 
 
 def _cost(program: Program) -> int:
@@ -175,14 +208,14 @@ def _seconds(program: Program) -> float:
     return float(_cost(program) + MACS_PER_VALUE * count) / MACS_PER_SECOND
 
 
-def _stimulus(number: int, delegate: Delegate, values: Values) -> Stimulus | None:
+def _stimulus(name: str, delegate: Delegate, values: Values) -> Stimulus | None:
     inputs = []
     for node in user_inputs(delegate.program):
         value = values.get(origin(node))
         if value is None:
             return None
         inputs.append(_cast(value, node))
-    return Stimulus(f"sample {number}", tuple(inputs))
+    return Stimulus(name, tuple(inputs))
 
 
 def _cast(value: Tensor, placeholder: Node) -> Tensor:

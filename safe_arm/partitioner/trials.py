@@ -187,7 +187,9 @@ class Trials:
         if isinstance(lowered, Failure):
             return lowered, None
         if is_new:
-            key = prover.key(cut.key, lowered.flatbuffer) if real else ""
+            key = ""
+            if real:
+                key = prover.key(cut.key, lowered.flatbuffer, values)
             proof = _recalled(key)
             if proof is None:
                 if crop is not None:

@@ -10,10 +10,12 @@ from mutations import MUTATIONS
 from prepared import prepared
 from small import image
 from spying import noted, raising
+from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.upstream import TOSABackend
 from safe_arm.core.errors import DemotionError
+from safe_arm.core.island import op_name
 from safe_arm.partitioner import proving
 from safe_arm.partitioner.proving import Prover
 from safe_arm.verification.model_server import ReferenceModelError
@@ -218,3 +220,23 @@ def test_a_proof_is_kept_by_device_and_not_at_all_with_samples_of_the_user_s():
     assert Prover(True, device="u55").key("cut", b"") != Prover(True, device="u85").key("cut", b"") != ""
     assert Prover(True).key("cut", b"") == ""
     assert Prover(True, device="u55", samples=(image(),)).key("cut", b"") == ""
+
+
+class _NoSums(OperatorSupportBase):
+    """A check of the user's that keeps sums on the CPU."""
+
+    def is_node_supported(self, submodules, node):
+        return op_name(node) != "aten::sum"
+
+
+def test_codes_of_32_bits_that_enter_a_delegate_are_those_the_net_gives():
+    def deviation(m, x):
+        return torch.std(x, (2, 3))
+
+    # A sum of many products is larger than any code that is made up.
+    beyond_the_least = planting.data(1, lambda table: torch.cat((table[:9], table[9:].flip(0))), "tosa::TABLE")
+    _, _, right = proven(deviation, additional_checks=[_NoSums()])
+    with planting.planted("InsertTableOpsPass", beyond_the_least):
+        _, _, wrong = proven(deviation, additional_checks=[_NoSums()])
+    assert [len(right.demoted), *(proof.tried for proof in right.verifications)] == [0, 8, 8]
+    assert "aten::rsqrt" in {verdict.op for verdict in wrong.demoted}
