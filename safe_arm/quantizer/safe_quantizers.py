@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from inspect import Signature, signature
 from typing import Any
 
 import torch
@@ -103,6 +104,13 @@ class _SafeRules(CheckedSettings):
     reference: GraphModule | None = None
     _is_ethos_u = False
     _has_texture_unit = False
+    #: What ``help`` shows: the parameters of the stock class, which each release has its own of.
+    __signature__: Signature
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        stock = cls.__mro__[cls.__mro__.index(CheckedSettings) + 1]
+        cls.__signature__ = signature(stock)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warn_if_untested()

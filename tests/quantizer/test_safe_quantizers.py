@@ -29,6 +29,7 @@ def test_drop_in(name):
     public = {n for n, _ in inspect.getmembers(stock) if not n.startswith("_")}
     assert public <= {n for n, _ in inspect.getmembers(ours)}
     assert "quantize_with_submodules" in dir(quantizer)
+    assert inspect.signature(ours) == inspect.signature(stock)
 
 
 @pytest.mark.parametrize("name", PAIRS)
