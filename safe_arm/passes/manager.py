@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from safe_arm._compat.deep_graphs import in_threads
+from safe_arm._compat.extraction import leave_unchecked
 from safe_arm._compat.upstream import (
     ArmCompileSpec,
     ArmPassManager,
@@ -386,6 +387,7 @@ class SafeArmPassManager(ArmPassManager):
         self, exported_program: ExportedProgram, graph_module: GraphModule
     ) -> GraphModule:
         """Run the pipeline, and record its result so that a failure can be traced to the user's nodes."""
+        leave_unchecked(exported_program)
         cache_tables(exported_program)
         self._watch = Watch(self.invariants, exported_program, graph_module)
         recording: provenance.Recording = nullcontext()

@@ -1,0 +1,32 @@
+"""A delegate's program is not checked for the operators of the edge dialect."""
+
+import pytest
+import torch
+from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+from executorch.exir.error import InternalError
+from lowering import PROFILES, codes_apart, min_max, quantize, tosa
+from small import Lambda, image
+
+from safe_arm import SafeArmPartitioner
+
+SCALARS = {
+    "mean": lambda m, x: x.mean(),
+    "element": lambda m, x: torch.sigmoid(x)[0, 0, 0, 0],
+    "two": lambda m, x: (x.amax(), torch.relu(x).sum()),
+}
+
+
+@pytest.mark.parametrize("net", SCALARS.values(), ids=SCALARS)
+def test_scalars_are_delegated_where_the_config_asks_for_checks(net):
+    graph_module = quantize(Lambda(net), image(), tosa(PROFILES[0]), config=min_max())
+
+    def by(partitioner):
+        exported, config = torch.export.export(graph_module, image()), EdgeCompileConfig()
+        return to_edge_transform_and_lower(exported, partitioner=[partitioner], compile_config=config)
+
+    with pytest.raises(InternalError):
+        by(TOSAPartitioner(tosa(PROFILES[0])))
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    manager = by(partitioner)
+    assert (partitioner.report.fallbacks, codes_apart(manager, graph_module, image(1))) == ((), 0)
