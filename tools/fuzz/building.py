@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import arm_quantizer as arm
-from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, EdgeProgramManager, to_edge_transform_and_lower
 from executorch.exir.backend.partitioner import Partitioner
 from lowering import EDGE, by_one_call, tosa
 from small import norm_as_trained
@@ -82,7 +82,9 @@ def quantised(
     return by_one_call(quantizer, module, list(calibration)), getattr(quantizer, "reference", None)
 
 
-def lowered(programs: dict[str, ExportedProgram], partitioner: Partitioner | None) -> EdgeProgramManager:
+def lowered(
+    programs: dict[str, ExportedProgram], partitioner: Partitioner | None, config: EdgeCompileConfig = EDGE
+) -> EdgeProgramManager:
     """Lower programs, one for each method; without a partitioner nothing is delegated."""
     each = {name: [partitioner] for name in programs} if partitioner else None
-    return to_edge_transform_and_lower(dict(programs), partitioner=each, compile_config=EDGE)
+    return to_edge_transform_and_lower(dict(programs), partitioner=each, compile_config=config)

