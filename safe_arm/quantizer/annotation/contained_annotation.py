@@ -24,7 +24,10 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import attempted_on
-from safe_arm.quantizer.annotation.counted_comparisons import counted_for_indices
+from safe_arm.quantizer.annotation.counted_comparisons import (
+    chosen_of_sorted,
+    counted_for_indices,
+)
 from safe_arm.quantizer.annotation.hold_out import own_meta
 from safe_arm.quantizer.annotation.left_float import Ledger, Stage, is_left_float
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
@@ -61,7 +64,9 @@ def annotate(
             culprits = _culprit(accused, failure, model, hidden)
         else:
             culprits = (
-                unobservable(model) or unshareable(model) or counted_for_indices(model)
+                unobservable(model)
+                or unshareable(model)
+                or (counted_for_indices(model) | chosen_of_sorted(model))
             )
             if not culprits:
                 return model

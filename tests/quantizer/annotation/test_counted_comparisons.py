@@ -1,4 +1,4 @@
-"""A comparison that is counted for an index stays float, and what it compares."""
+"""A comparison that is counted for an index stays float, and what it compares; so do thresholds of sorted values."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from stubborn import quantizer_of
 from safe_arm import SafeTOSAQuantizer
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY
 from safe_arm.core.island import call_functions, op_name
-from safe_arm.quantizer.annotation.counted_comparisons import counted_for_indices
+from safe_arm.quantizer.annotation.counted_comparisons import chosen_of_sorted, counted_for_indices
 
 SCORES = (torch.randn(4, 16, generator=torch.Generator().manual_seed(0)) * 4,)
 PLACES = torch.arange(1.0, 17)
@@ -24,6 +24,13 @@ def sparsemax(m, x):
     return (x * 1.5 - (sums.gather(-1, count - 1) - 1) / count.to(x.dtype)).clamp(min=0)
 
 
+def masked_sparsemax(m, x):
+    """The same without an index: the values of the support are summed through a mask."""
+    ordered, _ = torch.sort(x * 1.5, -1, descending=True)
+    chosen = (1 + PLACES * ordered > ordered.cumsum(-1)).to(x.dtype)
+    return (x * 1.5 - ((chosen * ordered).sum(-1, True) - 1) / chosen.sum(-1, True)).clamp(min=0)
+
+
 def last_above(m, x):
     """The value at the last place of those that are large, as a selection along a dimension."""
     values = x.abs().sort(-1)[0]
@@ -31,9 +38,11 @@ def last_above(m, x):
     return values.index_select(1, (16 - count).clamp(max=15))
 
 
-RULES = {"sparsemax": sparsemax, "the least of the large": last_above}
+RULES = {"sparsemax": sparsemax, "masked sparsemax": masked_sparsemax, "the least of the large": last_above}
 NEAR = {
     "a count that is no index": lambda m, x: x * (x * 2 > 1.0).sum(-1, keepdim=True).to(x.dtype),
+    "a sum of sorted values that is compared with none": lambda m, x: x - x.sort(-1)[0].cumsum(-1) * 0.5,
+    "a sum of sorted values that is compared with others": lambda m, x: x * (x.sort(-1)[0].cumsum(-1) > x * 2),
     "a choice between two places": lambda m, x: x.gather(-1, torch.where(x * 2 > 1.0, 3, 4)),
     "the place of a maximum": lambda m, x: x.gather(-1, (x * 2).argmax(-1, keepdim=True)),
 }
@@ -61,9 +70,10 @@ def test_ours_computes_the_net_and_its_delegates_are_exact(rule, profile):
 def test_no_more_is_left_float_than_what_is_compared_and_twice_equals_once():
     quantizer = quantizer_of(SafeTOSAQuantizer)
     model = annotated(Lambda(sparsemax), quantizer, SCORES)
-    assert {each.op for each in quantizer.left_float} == {"aten::add", "aten::cumsum", "aten::gt", "aten::mul"}
-    assert sum(op_name(node) == "aten::mul" and Q_ANNOTATION_KEY in node.meta for node in call_functions(model)) >= 2
-    assert counted_for_indices(model) == {}
+    # The scores, twice, and their difference from the threshold.
+    quantised = [op_name(node) for node in call_functions(model) if Q_ANNOTATION_KEY in node.meta]
+    assert quantised == ["aten::mul", "aten::mul", "aten::sub", "aten::clamp"]
+    assert counted_for_indices(model) | chosen_of_sorted(model) == {}
 
 
 @pytest.mark.parametrize("rule", NEAR.values(), ids=NEAR)
@@ -71,4 +81,4 @@ def test_the_near_miss_is_quantised(rule):
     quantizer = quantizer_of(SafeTOSAQuantizer)
     model = annotated(Lambda(rule), quantizer, SCORES)
     assert not quantizer.left_float
-    assert counted_for_indices(model) == {}
+    assert counted_for_indices(model) | chosen_of_sorted(model) == {}
