@@ -17,7 +17,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT)]
 
-import numpy as np
 import torch
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from modes import MODES, STATES, Classes, Lowered, Mode
@@ -33,7 +32,6 @@ from safe_arm.verification.delegate import run
 from safe_arm.verification.distance import code_step
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.lowered import delegate_of
-from safe_arm.verification.model_server import run_arrays
 from safe_arm.verification.reference_model import run_tosa
 
 Row = dict[str, str]
@@ -107,16 +105,8 @@ def _gap(expected: Tensor, actual: Tensor, step: float | None) -> str:
 
 def _run(name: str, lowered: LoweredBackendModule, inputs: list[Tensor]) -> list[Tensor]:
     if lowered.backend_id == "TOSABackend":
-        return run(delegate_of(lowered, inputs), inputs, _reference_model)
+        return run(delegate_of(lowered, inputs), inputs, run_tosa)
     return list(lowered.original_module.module(check_guards=False)(*inputs))
-
-
-def _reference_model(flatbuffer: bytes, inputs: list[Tensor]) -> list[Tensor]:
-    """Run a flatbuffer; numpy knows no bfloat16, so its bits go in and out as uint16."""
-    if not any(tensor.dtype == torch.bfloat16 for tensor in inputs):
-        return run_tosa(flatbuffer, inputs)
-    arrays = [tensor.contiguous().view(torch.uint16).numpy() for tensor in inputs]
-    return [torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16) for array in run_arrays(flatbuffer, arrays)]
 
 
 def _operators(module: GraphModule) -> Iterator[Node]:
@@ -179,7 +169,6 @@ instead, like a U-Net.
   more each turn (S40). With ours a value has one domain in and around the loop.
 * **`cond` over convolutions in INT.** The backend fails on weights that are passed to a branch; safe_arm leaves them on
   the CPU.
-* **bfloat16.** These delegates run here and are right, but `verify=True` does not run them yet and says "not verified".
 * **Dynamic int8 activations.** Stock crashes on biases (T12). safe_arm exports, and these layers run on the CPU.
 * **A dynamic batch** is right because it was verified at several sizes while lowering.
 * **16-bit activations.** The one code is accepted by the rows in `safe_arm/verification/tolerances.py`.

@@ -25,16 +25,25 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     """
     with serializer_warnings_hidden():
         arrays = run_arrays(flatbuffer, arrays_of(inputs))
-    return [torch.from_numpy(array) for array in arrays]
+    return list(map(tensor_of, arrays))
 
 
 def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
-    """Return tensors as the model takes them: TOSA knows no unsigned type of its own."""
+    """Return tensors as the model takes them: TOSA knows no unsigned type of its own, and NumPy no bfloat16."""
     arrays = []
     for tensor in inputs:
+        if tensor.dtype == torch.bfloat16:
+            tensor = tensor.view(torch.uint16)
         array = np.ascontiguousarray(tensor.detach().numpy())
         arrays.append(array.view(np.int8) if array.dtype == np.uint8 else array)
     return arrays
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """Return a result of the model's; two bytes without a type are a bfloat16."""
+    if array.dtype.type is np.void:
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def run_lowered(

@@ -38,6 +38,7 @@ _MOVES = operators(
 ) | named("relu abs neg maximum")
 #: Their error is that of their worst input.
 _NO_WORSE = named("clamp hardtanh relu6 minimum where")
+_FILLED = named("full_like zeros_like ones_like")
 _SUMS = named("sum mean avg_pool2d _adaptive_avg_pool2d cumsum")
 _PRODUCTS = named("convolution linear mm bmm addmm")
 #: Functions of one value that are monotone, but for a few places.
@@ -166,6 +167,24 @@ def is_float(value: object) -> TypeGuard[Tensor]:
 
 def _moved(of: Arithmetic) -> Any:
     return of.run(of.off)
+
+
+def _filled(of: Arithmetic) -> Tensor:
+    """Bound a constant in the sizes of a value: it is exact, whatever the value is."""
+    return torch.zeros_like(of.value, dtype=torch.float64)
+
+
+def _cast(of: Arithmetic) -> Tensor | None:
+    """Bound a cast of floats by the error of its input and one rounding to the narrower of both dtypes.
+
+    The TOSA reference model does not round a result of 16 bits that the next operator reads.
+    """
+    source: Any = of.node.args[0]
+    if not is_float(of.argument(source)) or not is_float(of.value):
+        return None
+    of_source = torch.finfo(source.meta["val"].dtype).eps / 2
+    bound: Tensor = of.off(source) + of.size(source) * max(of.unit, of_source)
+    return bound
 
 
 def _no_worse(of: Arithmetic) -> Tensor:
@@ -356,6 +375,8 @@ def _logit(of: Arithmetic) -> Tensor:
 _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (named("amin min max"), _extreme),
     (_MOVES, _moved),
+    (_FILLED, _filled),
+    (operators(ElementOrigin.CAST), _cast),
     (_NO_WORSE, _no_worse),
     (_SUMS, _summed),
     (named("upsample_bilinear2d"), _resized),

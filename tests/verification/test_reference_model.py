@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lowering import codes_apart, lower, lower_exactly, quantize, tosa
+from mutations import MUTATIONS
 from small import Lambda, image
 from tosa_flatbuffer import constants
 
 from safe_arm import SafeArmError, SafeArmPartitioner, UsageError, verify
+from safe_arm.core.errors import DemotionWarning
 from safe_arm.verification.reference_model import arrays_of, run_lowered
 
 
@@ -51,3 +54,34 @@ def test_a_tensor_crosses_with_its_bytes_and_an_unsigned_one_as_signed():
     arrays = arrays_of(tensors)
     assert [str(array.dtype) for array in arrays] == ["int8", "int16"]
     assert [array.tolist() for array in arrays] == [[0, 127, -128, -1], [-1]]
+
+
+NARROW = pytest.mark.parametrize(
+    ("dtype", "narrow_profile"),
+    [(torch.float16, "TOSA-1.0+FP"), (torch.bfloat16, "TOSA-1.0+FP+bf16")],
+    ids=["float16", "bfloat16"],
+)
+
+
+@NARROW
+def test_attention_in_16_bits_is_verified_in_one_delegate(dtype, narrow_profile):
+    """Between its casts to float32 the model does not round to 16 bits."""
+
+    def attention(m, x):
+        x = F.layer_norm(x, (8,))
+        return F.scaled_dot_product_attention(m.linear(x), x, x)
+
+    net = Lambda(attention).to(dtype)
+    partitioner = SafeArmPartitioner(tosa(narrow_profile))
+    lower(net, (torch.randn(1, 1, 16, 8).to(dtype),), partitioner)
+    report = partitioner.report
+    assert (report.fallbacks, [proof.verified for proof in report.verifications]) == ((), [True])
+
+
+@NARROW
+def test_a_relu_that_is_lost_in_16_bits_is_seen(dtype, narrow_profile):
+    relu_dropped = next(mutation for mutation in MUTATIONS if mutation.id == "relu-dropped")
+    partitioner = SafeArmPartitioner(tosa(narrow_profile))
+    with relu_dropped.planted(), pytest.warns(DemotionWarning):
+        lower(Lambda(lambda m, x: torch.relu(m.conv(x))).to(dtype), (image()[0].to(dtype),), partitioner)
+    assert {verdict.op for verdict in partitioner.report.demoted} == {"aten::relu"}
