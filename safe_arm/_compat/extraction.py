@@ -182,9 +182,14 @@ def with_graph(
 
     Args:
         program: the other; the two share constants.
-        graph_module: the graph, its placeholders and outputs named as in the other.
+        graph_module: the graph, its placeholders and outputs those of the other. A copy may have named its placeholders
+            anew, as it does ``input`` and whatever else Python has a function of; they get their names back.
         state_dict: the parameters and buffers.
     """
+    placeholders = program.graph.find_nodes(op="placeholder")
+    copies = graph_module.graph.find_nodes(op="placeholder")
+    for placeholder, copied in zip(placeholders, copies, strict=True):
+        copied.name = placeholder.name
     return ExportedProgram(
         root=graph_module,
         graph=graph_module.graph,

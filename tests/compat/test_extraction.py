@@ -1,4 +1,6 @@
-"""A delegate's program is not checked for the operators of the edge dialect."""
+"""Programs are cut into delegates as they are, names and all, and no check of the edge dialect meets those."""
+
+import copy
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from lowering import PROFILES, codes_apart, min_max, quantize, tosa
 from small import Lambda, image
 
 from safe_arm import SafeArmPartitioner
+from safe_arm._compat.extraction import with_graph
 
 SCALARS = {
     "mean": lambda m, x: x.mean(),
@@ -30,3 +33,12 @@ def test_scalars_are_delegated_where_the_config_asks_for_checks(net):
     partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
     manager = by(partitioner)
     assert (partitioner.report.fallbacks, codes_apart(manager, graph_module, image(1))) == ((), 0)
+
+
+def test_a_copy_keeps_the_names_of_its_inputs():
+    """A module of torch's calls its input ``input``; a graph that is copied names that anew."""
+    program = torch.export.export(torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()), (torch.randn(1, 8),))
+    copied = with_graph(program, copy.deepcopy(program.graph_module), program.state_dict)
+    assert [node.name for node in copied.graph.nodes] == [node.name for node in program.graph.nodes]
+    assert copied.graph.find_nodes(op="placeholder")[-1].name == "input"
+    assert torch.equal(copied.module()(torch.ones(1, 8)), program.module()(torch.ones(1, 8)))

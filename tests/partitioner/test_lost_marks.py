@@ -5,7 +5,7 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge_transform_and_lower
-from lowering import PROFILES, RELEASE, delegates, lower, min_max, quantize, tosa
+from lowering import PROFILES, RELEASE, codes_apart, delegates, lower, lower_program, min_max, quantize, tosa
 from small import DQ, Built, Lambda, Q, image
 
 from safe_arm import SafeArmPartitioner
@@ -72,6 +72,18 @@ def test_ours_delegates_two_of_them_exactly(profile):
     _, *given = run_lowered(manager.exported_program(), INPUTS)
     _, wanted = net(*INPUTS)
     assert all(torch.equal(one, other) for one, other in zip(given, wanted, strict=True))
+
+
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 hands no program on before it decomposes it")
+def test_a_module_of_torch_s_whose_input_is_called_input_is_delegated():
+    layers = torch.nn.Sequential(torch.nn.Conv2d(4, 4, 3), torch.nn.ReLU(), torch.nn.Flatten()).eval()
+    graph_module = quantize(layers, image(), tosa(PROFILES[0]), config=min_max())
+    program = torch.export.export(graph_module, image())
+    for node in program.graph.nodes:
+        node.meta.pop("custom", None)
+    partitioner = SafeArmPartitioner(tosa(PROFILES[0]))
+    manager = lower_program(program, partitioner)
+    assert (partitioner.report.fallbacks, codes_apart(manager, graph_module, image(1))) == ((), 0)
 
 
 def test_a_program_that_has_marks_is_left_alone():
