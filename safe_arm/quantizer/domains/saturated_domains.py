@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
-from safe_arm.quantizer.graphs.constant_values import number_of
-from safe_arm.quantizer.graphs.graph_edits import is_stored, readers_of
+from safe_arm.quantizer.graphs.graph_edits import readers_of, stored_number
 from safe_arm.quantizer.graphs.stand_ins import (
     Limiter,
     Observer,
@@ -158,10 +155,8 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
 
 def _of_product(product: Node, dtype: torch.dtype) -> Reach:
     """Return what is told apart by all that reads a product with a negative number; everything of any other."""
-    factor: Any = product.args[1]
-    if is_stored(factor):
-        factor = number_of(stored_value(factor))
-    if not isinstance(factor, (int, float)) or factor >= 0:
+    factor = stored_number(product.args[1])
+    if factor is None or factor >= 0:
         return Reach()
     reach = reach_of(product, dtype)
     return Reach(reach.high / factor, reach.low / factor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch.fx import Node
 
 from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.constant_values import number_of
-from safe_arm.quantizer.graphs.graph_edits import is_stored
+from safe_arm.quantizer.graphs.graph_edits import is_stored, stored_number
 
 #: A score this far below the others has no probability: its exponential is less than a float's step at 1.
 MASKED = -80.0
@@ -62,10 +61,7 @@ def is_hiding(node: object) -> bool:
         return is_bound(stored_value(node))
     if not isinstance(node, Node) or node.target != torch.ops.aten.mul.Tensor:
         return False
-    factor: Any = node.args[1]
-    if is_stored(factor):
-        factor = number_of(stored_value(factor))
-    return bool(factor == HIDDEN)
+    return stored_number(node.args[1]) == HIDDEN
 
 
 def is_far_number(value: Tensor) -> bool:
