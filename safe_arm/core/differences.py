@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+#: What is beyond it, such as the infinity of a mask, no quantiser tells from it.
+BEYOND = 2.0**100
+
 
 def largest(value: Tensor) -> float:
     """Return the largest finite magnitude of a tensor; 0 if there is none."""

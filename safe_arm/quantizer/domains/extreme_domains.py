@@ -16,7 +16,8 @@ from torch.fx import Node
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
-from safe_arm.quantizer.graphs.graph_edits import moved_from
+from safe_arm.quantizer.graphs.graph_edits import moved_from, operands_of
+from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_hiding
 from safe_arm.quantizer.graphs.stand_ins import (
     Limiter,
     Observer,
@@ -34,6 +35,8 @@ _INDICES: dict[Any, Any] = {
 }
 #: A value is far if it is beyond the results by so many times their range.
 _FAR = 16.0
+#: The logarithm of a probability that is less than half a code of int8.
+_NO_PROBABILITY = -9.0
 
 
 #: An operator of one tensor, and its arguments behind that; a copy of an observer has no node of the graph.
@@ -84,10 +87,26 @@ class ExtremeObserver(Limiter):
         return x.clamp(max=-bound)
 
 
+class LogProbabilityObserver(Limiter):
+    """Shows an observer log-probabilities without those that are masked, which have the least code.
+
+    The domain reaches to where a probability is nothing.
+    """
+
+    def limited(self, x: Tensor) -> Tensor:
+        """Return log-probabilities of any shape with a number below all that are kept where they are masked."""
+        kept = x[x > MASKED]
+        if kept.numel() == x.numel():
+            return x
+        if kept.numel():
+            return x.clamp(min=min(float(kept.amin()), _NO_PROBABILITY))
+        return x.clamp(min=_NO_PROBABILITY)
+
+
 def leave_masks_out(
     observers: Observers,
 ) -> None:
-    """Let what is far beyond all that extremes take of a sum not be observed.
+    """Let what is far beyond all that extremes take of a sum not be observed, nor masked log-probabilities.
 
     Args:
         observers: the observer of each annotated place; changed in place.
@@ -99,7 +118,15 @@ def leave_masks_out(
         extremes, sign = extremes_of(value)
         return ExtremeObserver(observer, extremes, sign) if extremes else None
 
+    def unmasked(value: Node, observer: Observer) -> LogProbabilityObserver | None:
+        for reader in value.users:
+            log, bound = operands_of(reader, _ATEN.minimum.default)
+            if log is value and is_hiding(bound):
+                return LogProbabilityObserver(observer)
+        return None
+
     put_in_front(observers, ExtremeObserver, limited)
+    put_in_front(observers, LogProbabilityObserver, unmasked)
 
 
 def extremes_of(value: Node) -> tuple[list[Extreme], int]:

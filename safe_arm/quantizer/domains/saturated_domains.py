@@ -17,7 +17,7 @@ from torch.fx import Node
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
-from safe_arm.quantizer.graphs.graph_edits import readers_of
+from safe_arm.quantizer.graphs.graph_edits import readers_of, stored_number
 from safe_arm.quantizer.graphs.stand_ins import (
     Limiter,
     Observer,
@@ -138,6 +138,11 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
         return Reach(_number(low, -math.inf), _number(high, math.inf))
     if function in _EXACT:
         return _EXACT[function]
+    if function == "aten::abs":
+        high = reach_of(reader, dtype).high
+        return Reach(-high, high)
+    if function == "aten::mul":
+        return _of_product(reader, dtype)
     reach = _NEAR.get(function, Reach())
     if dtype == torch.int8:
         return reach
@@ -146,6 +151,15 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
         high=2 * reach.high,
         lowest=2 * reach.lowest,
     )
+
+
+def _of_product(product: Node, dtype: torch.dtype) -> Reach:
+    """Return what is told apart by all that reads a product with a negative number; everything of any other."""
+    factor = stored_number(product.args[1])
+    if factor is None or factor >= 0:
+        return Reach()
+    reach = reach_of(product, dtype)
+    return Reach(reach.high / factor, reach.low / factor)
 
 
 def _number(bound: object, unbounded: float) -> float:

@@ -32,8 +32,11 @@ from safe_arm.quantizer.domains.mask_observer import MaskObserver
 from safe_arm.quantizer.domains.own_domains import is_joined
 from safe_arm.quantizer.graphs.graph_edits import is_stored, moved_from, operands_of
 from safe_arm.quantizer.graphs.mask_bounds import (
+    HIDDEN,
     is_bound,
+    is_hiding,
     is_limited_mask,
+    is_low_number,
 )
 from safe_arm.quantizer.precision.two_steps import fixed_spec
 
@@ -106,12 +109,27 @@ def _is_masked(node: Node) -> bool:
     if node.target == _ATEN.add.Tensor:
         return _is_moved_mask(node.args[1])
     if node.target == _ATEN.minimum.default:
-        bound = node.args[1]
-    elif node.target == _ATEN.where.self:
+        return is_hiding(node.args[1])
+    if node.target == _ATEN.where.self:
         bound = node.args[2]
     else:
         return False
-    return is_stored(bound) and is_bound(stored_value(bound))
+    if not is_stored(bound):
+        return False
+    value = stored_value(bound)
+    return is_bound(value) or (is_low_number(value) and _has_factor(node))
+
+
+def _has_factor(node: Node) -> bool:
+    """Return whether the condition of scores that are chosen chooses between two constants as well."""
+    condition, scores = node.args[:2]
+    if is_stored(scores) or not isinstance(condition, Node):
+        return False
+    for reader in condition.users:
+        chosen = reader.all_input_nodes[1:]
+        if reader.target == _ATEN.where.self and all(map(is_stored, chosen)):
+            return True
+    return False
 
 
 def _is_moved_mask(value: object) -> bool:
@@ -145,6 +163,7 @@ def _mask(node: Node, domains: dict[Node, _Domain]) -> None:
         masked = replace(masked, mask=(mask, node))
     else:
         annotation.input_qspec_map[mask] = masked.derived
+        _bound(mask)
     annotation.output_qspec = masked.derived
     domains[node] = masked
 
@@ -246,11 +265,22 @@ def _follow(
     return followers
 
 
-def _fixed(spec: QuantizationSpec) -> FixedQParamsQuantizationSpec:
-    fixed = replace(fixed_spec(spec, 1.0), qscheme=spec.qscheme)
+def _bound(mask: Node) -> None:
+    """Quantise the most that a log-probability may be so that it has its number, whatever was calibrated."""
+    annotation = _annotation(mask)
+    spec = annotation and plain_spec(annotation.output_qspec)
+    if annotation is not None and spec is not None:
+        annotation.output_qspec = _fixed(spec, 0.0, HIDDEN)
+
+
+def _fixed(
+    spec: QuantizationSpec, largest: float = 1.0, least: float = 0.0
+) -> FixedQParamsQuantizationSpec:
+    fixed = replace(fixed_spec(spec, largest, least), qscheme=spec.qscheme)
     if spec.dtype == torch.int8:
         return fixed
-    return replace(fixed, scale=1 / fixed.quant_max, zero_point=0)  # type: ignore[operator]
+    step = max(largest, -least) / fixed.quant_max  # type: ignore[operator]
+    return replace(fixed, scale=step, zero_point=0)
 
 
 def _limit(node: Node) -> None:

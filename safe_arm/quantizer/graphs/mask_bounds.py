@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.attributes import stored_value
 from safe_arm.quantizer.graphs.constant_values import number_of
+from safe_arm.quantizer.graphs.graph_edits import is_stored, stored_number
 
 #: A score this far below the others has no probability: its exponential is less than a float's step at 1.
 MASKED = -80.0
+#: The most that is left of a log-probability that is masked.
+HIDDEN = MASKED / 2
 #: A mask is a multiple of this at least; with a lower one no rescale takes it to its limit.
 LOWEST = -3e4
 #: Places are filled with no smaller number to hide them: -1 may be meant.
@@ -23,10 +29,13 @@ def beyond(dtype: torch.dtype) -> float:
     return min(_BEYOND, torch.finfo(dtype).max / 2)
 
 
-def bound_of(keep: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor above every score where it is kept, and below every score where it is masked."""
+def bound_of(
+    keep: Tensor, dtype: torch.dtype, low: Tensor | float = -math.inf
+) -> Tensor:
+    """Return a tensor above every score where it is kept, and a low number, or none below all, where it is masked."""
     bound = torch.full(keep.shape, beyond(dtype), dtype=dtype)
-    return bound.where(keep, -bound)
+    hidden = torch.as_tensor(low, dtype=dtype).clamp(min=-beyond(dtype))
+    return bound.where(keep, hidden)
 
 
 def is_bound(value: object) -> bool:
@@ -35,7 +44,24 @@ def is_bound(value: object) -> bool:
         return False
     if not value.is_floating_point() or not value.numel():
         return False
-    return bool((value.abs() == beyond(value.dtype)).all())
+    is_open = value.abs() == beyond(value.dtype)
+    return bool((is_open | (value <= HIDDEN)).all()) and bool(is_open.any())
+
+
+def is_low_number(value: object) -> bool:
+    """Return whether a tensor is one low number in the rank of scores, as they are filled with."""
+    if not isinstance(value, Tensor) or not value.dim():
+        return False
+    return value.numel() == 1 and bool((value <= MASKED).all())
+
+
+def is_hiding(node: object) -> bool:
+    """Return whether a node gives the most that a log-probability may be: a low number where it is masked."""
+    if is_stored(node):
+        return is_bound(stored_value(node))
+    if not isinstance(node, Node) or node.target != torch.ops.aten.mul.Tensor:
+        return False
+    return stored_number(node.args[1]) == HIDDEN
 
 
 def is_far_number(value: Tensor) -> bool:

@@ -275,13 +275,16 @@ class MaskedScores:
     keep: Node
 
 
-def chosen_scores(node: Node, like: Tensor, mask: Mask) -> MaskedScores:
+def chosen_scores(
+    node: Node, like: Tensor, mask: Mask, low: float = -math.inf
+) -> MaskedScores:
     """Write scores that are masked by a condition.
 
     Args:
         node: what they are written before; its graph is changed in place.
         like: the fake tensor of the scores.
         mask: the scores and the condition.
+        low: what a masked score is; a number below all others if that is minus infinity.
     """
     constant = Writer(node).constant
     shape = [1] * like.dim()
@@ -290,9 +293,9 @@ def chosen_scores(node: Node, like: Tensor, mask: Mask) -> MaskedScores:
         keep = mask.node
         if mask.inverted:
             keep = add_operator(_ATEN.logical_not.default, keep)
-        limit = bound_of(none, like.dtype)
-        low = constant(limit, "low_of")
-        masked = add_operator(_ATEN.where.self, keep, mask.scores, low)
+        limit = bound_of(none, like.dtype, low)
+        filled = constant(limit, "low_of")
+        masked = add_operator(_ATEN.where.self, keep, mask.scores, filled)
         ones = torch.ones(shape, dtype=like.dtype)
         one = constant(ones, "one_of")
         zeros = torch.zeros(shape, dtype=like.dtype)

@@ -15,7 +15,9 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
     is_call,
+    is_read_once,
     operands_of,
+    replace_node,
     rewrite,
 )
 from safe_arm.quantizer.precision.exact_products import exact_spec
@@ -40,6 +42,7 @@ _RECIPROCAL = _ATEN.reciprocal.default
 _PRODUCT = _ATEN.mul.Tensor
 _CLAMP = _ATEN.clamp.default
 _SUM = _ATEN.sum.dim_IntList
+_EXPONENTIAL = _ATEN.exp.default
 #: Operators between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
 _OF_EXPONENTIALS = (_CLAMP, _SUM, _PRODUCT)
 #: The largest magnitude of a reciprocal in the float graph: what is larger is infinite in the end.
@@ -50,7 +53,8 @@ _SHARE = 0.7495
 
 
 def refine_reciprocals(model: GraphModule) -> None:
-    """Write ``1 / y`` as ``r * (1 / (y * r))`` with ``r = 1 / y``, where it multiplies more values than it has.
+    """Write ``1 / y`` as ``r * (1 / (y * r))`` with ``r = 1 / y``, where it multiplies more values than it has, and
+    ``1 / exp(y)`` as ``exp(-y)``, which is rounded once.
 
     Stock divides by multiplying with a reciprocal in 8 bits. Of divisors that differ by a factor of 100, the larger
     half has a reciprocal of 1 or 2 codes. The product of a divisor and such a rough reciprocal is between 2/3 and 4/3,
@@ -64,6 +68,13 @@ def refine_reciprocals(model: GraphModule) -> None:
 
 
 def _refine(rough: Node) -> None:
+    exponential = rough.args[0]
+    if is_call(exponential, _EXPONENTIAL) and is_read_once(exponential):
+        write = Writer(rough)
+        negative = write(_ATEN.neg.default, exponential.args[0])
+        replace_node(rough, write(_EXPONENTIAL, negative))
+        rough.graph.erase_node(exponential)
+        return
     if not is_broadcast(rough):
         return
     if is_of_softmax(rough) and not terms_of_softmax(rough):
@@ -109,7 +120,7 @@ def is_of_softmax(reciprocal: Node) -> bool:
         is_sum = is_sum or value.target is _SUM
         is_masked = is_masked or value.target is _PRODUCT
         value = value.args[0]
-    if not is_sum or not is_call(value, _ATEN.exp.default):
+    if not is_sum or not is_call(value, _EXPONENTIAL):
         return False
     return not is_masked or is_call(value.args[0], _ATEN.sub.Tensor)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from safe_arm.core.differences import BEYOND
 from safe_arm.core.float_comparison import OutputFidelity
 from safe_arm.core.unit_accuracy import decibel
 
@@ -29,9 +30,9 @@ class Fidelity:
     _shares: list[float] = field(default_factory=list)
 
     def add(self, actual: Tensor, expected: Tensor) -> None:
-        """Compare one sample's output; where the float net gives no finite number there is nothing to compare."""
+        """Compare one sample's output; where the float net gives the number of a mask there is nothing to compare."""
         if expected.is_floating_point() and actual.shape == expected.shape:
-            finite = expected.isfinite()
+            finite = expected.abs() < BEYOND
             actual, expected = actual[finite].double(), expected[finite].double()
             signal = float(expected.square().sum())
             noise = float((actual - expected).square().sum())

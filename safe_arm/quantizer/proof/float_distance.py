@@ -17,7 +17,7 @@ from torch.fx import Interpreter
 from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves, tree_map
 
-from safe_arm.core.differences import absolute_difference, largest
+from safe_arm.core.differences import BEYOND, absolute_difference, largest
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.operators import named
 from safe_arm.quantizer.proof.float_net import (
@@ -109,8 +109,16 @@ def _is_close(actual: Tensor, expected: Tensor) -> bool:
     if not expected.is_floating_point():
         return torch.equal(actual, expected)
     expected = expected.detach()
-    off = absolute_difference(actual.detach(), expected)
+    off = _apart(actual.detach(), expected)
     return not off.numel() or float(off.max()) <= _negligible(expected)
+
+
+def _apart(actual: Tensor, expected: Tensor) -> Tensor:
+    """Return how far each value is from the other, as far as a quantiser can tell."""
+    if expected.is_complex():
+        return absolute_difference(actual, expected)
+    bounds = -BEYOND, BEYOND
+    return absolute_difference(actual.clamp(*bounds), expected.clamp(*bounds))
 
 
 def _negligible(expected: Tensor) -> float:
@@ -139,7 +147,7 @@ def _beyond(actual: Tensor, expected: Tensor, moved: Sequence[Tensor]) -> str:
         if count <= _MISSED * ties:
             return ""
         return f"differs in {count} of {expected.numel()} values"
-    off = absolute_difference(actual, expected)
+    off = _apart(actual, expected)
     if spread.isfinite().all():
         typical = float(spread.flatten().median())
         spread = spread.clamp(min=typical)

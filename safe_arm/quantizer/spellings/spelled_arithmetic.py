@@ -90,7 +90,8 @@ def _lerp(start: Tensor, end: Tensor, weight: float) -> Tensor:
 
 
 def _lerp_tensor(start: Tensor, end: Tensor, weight: Tensor) -> Tensor:
-    return start + (end - start) * weight
+    # Two products are added exactly; a difference would be rounded before.
+    return start * (1 - weight) + end * weight
 
 
 def _lowest(x: Tensor) -> Tensor | None:

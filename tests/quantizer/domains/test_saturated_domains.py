@@ -42,6 +42,8 @@ GAINS = {
     "an exponential of masked scores": (lambda m, x: hidden(x).exp(), 20),
     "a hard sigmoid of masked scores": (lambda m, x: F.hardsigmoid(hidden(x)), 20),
     "a hard swish of masked scores": (lambda m, x: F.hardswish(hidden(x)), 20),
+    "a softplus of masked scores": (lambda m, x: F.softplus(hidden(x)), 20),
+    "a log-sigmoid of a wide value": (lambda m, x: F.logsigmoid((x * 40).clamp(min=-5.0)), 20),
     "a ReLU of masked scores": (lambda m, x: hidden(x).relu(), 20),
     "a sigmoid of filled scores": (lambda m, x: (x * 2).masked_fill(KEEP == 0, -1e9).sigmoid(), 20),
     "a sigmoid of chosen scores": (lambda m, x: torch.where(KEEP > 0, x * 2, -1e4).sigmoid(), 20),
@@ -60,7 +62,7 @@ RULES = {name: rule for name, (rule, _) in GAINS.items()}
 
 def test_the_one_delegate_is_exact():
     names = "a ReLU of two values that are joined", "two sigmoids", "a tanh", "a sigmoid of filled scores"
-    ours_exactly(together(RULES, *names), SAMPLES)
+    ours_exactly(together(RULES, *names, "a softplus of masked scores"), SAMPLES)
 
 
 def test_stock_s_partitioner_computes_it_too():

@@ -41,6 +41,12 @@ def log_sum(x):
     return x.amax(-1) + away_from_maximum(x).sum(-1).log()
 
 
+def log_probabilities(keep, x):
+    """As ``log_softmax`` is written; it is shown where a score is kept."""
+    distance = x - x.amax(-1, keepdim=True)
+    return torch.where(keep, distance - distance.exp().sum(-1, keepdim=True).log(), 0.0)
+
+
 def hidden(keep):
     return (1 - keep.float()) * -1e4
 
@@ -61,6 +67,8 @@ CONSTANT = {
     "less a maximum that is read again": lambda m, x, keep: from_maximum_and_it(torch.where(CAUSAL, x, -INF)),
     "scores of one row": lambda m, x, keep: x[:, :1].masked_fill(~CAUSAL, -INF).exp(),
     "decays": lambda m, x, keep: decays(x),
+    "the logarithm of a softmax": lambda m, x, keep: log_probabilities(CAUSAL, x.masked_fill(~CAUSAL, -1e4)),
+    "the logarithm of a softmax, a mask added": lambda m, x, keep: log_probabilities(CAUSAL, x + HIDDEN),
     "the logarithm of a sum": lambda m, x, keep: log_sum(x.masked_fill(~OTHERS, -9e15)),
 }
 RUN_TIME = {
@@ -71,8 +79,12 @@ RUN_TIME = {
     "the logarithm of a sum at run time": lambda m, x, keep: log_sum(torch.where(keep, x, -1e9)),
     "a mask of run time that is added": lambda m, x, keep: (x + hidden(keep)).exp(),
     "the logarithm of a sum, a mask added": lambda m, x, keep: log_sum(x + hidden(keep)),
+    "the logarithm of a softmax at run time": lambda m, x, keep: log_probabilities(keep, x.masked_fill(~keep, -1e4)),
+    "the logarithm of a softmax, added at run time": lambda m, x, keep: log_probabilities(keep, x + hidden(keep)),
 }
 RULES = CONSTANT | RUN_TIME
+#: A row that is hidden whole is the least float, and a number beyond 2**100 as well.
+FAR = {"the least float added": lambda m, x, keep: log_sum(x + torch.where(keep, 0.0, torch.finfo(torch.float32).min))}
 
 
 class TestMaskedExponentials(Rewriting):
@@ -92,6 +104,10 @@ class TestMaskedExponentials(Rewriting):
         "another reader": lambda m, x, keep: ((y := x.masked_fill(~CAUSAL, -1e9)).exp(), y.sigmoid()),
         "another reader of the distance": lambda m, x, keep: (d := x.masked_fill(~keep, -1e9) - x.mean()).exp() + d,
         "a subtrahend": lambda m, x, keep: (x - x.masked_fill(~CAUSAL, -1e9)).exp(),
+        "a sum whose logarithm shows the scores": lambda m, x, keep: log_probabilities(CAUSAL, x + HIDDEN / 1e5),
+        "another logarithm": lambda m, x, keep: (
+            (d := (y := torch.where(keep, x, -1e9)) - y.amax(-1, keepdim=True)) - d.exp().sum().sqrt()
+        ),
         "a sigmoid": lambda m, x, keep: x.masked_fill(~CAUSAL, -INF).sigmoid(),
         "two dimensions at run time": lambda m, x, keep: (
             (y := torch.where(keep, x, -1e9)) - y.amax((1, 2), keepdim=True)
@@ -99,24 +115,48 @@ class TestMaskedExponentials(Rewriting):
     }
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("rule", [*RULES.values(), *FAR.values()], ids=[*RULES, *FAR])
 def test_ours_is_near(rule):
     _, ours = both_ratios(rule, SAMPLES)
     assert ours > 33
 
 
-@pytest.mark.parametrize("name", ["filled with a number", "less the maximum", "decays", "filled at run time"])
+LOSSY = (
+    "filled with a number", "less the maximum", "decays", "filled at run time", "the logarithm of a softmax at run time"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSY)
 def test_stock_loses_the_scores(name):
     """Rounded borders pass minus infinity as it is."""
     stock, ours = both_ratios(RULES[name], SAMPLES)
     assert stock < 20
-    if name != "filled with a number":
+    if name not in ("filled with a number", "the logarithm of a softmax at run time"):
         assert ours > ratio_of_rounded_borders(RULES[name], SAMPLES) - 0.5
 
 
+FILLS = {
+    "a constant": lambda m, x, keep: x.masked_fill(~CAUSAL, -INF).log_softmax(-1),
+    "run time": lambda m, x, keep: x.masked_fill(~keep & CAUSAL, torch.finfo(torch.float32).min).log_softmax(-1),
+}
+
+
+@pytest.mark.parametrize("rule", FILLS.values(), ids=FILLS)
+def test_a_hidden_logarithm_is_that_of_no_probability(rule):
+    """Each row of scores that are alike is far from the others: none is less likely than e**-9 but what is hidden."""
+    samples = [(x * 0 + 3 * torch.arange(8.0)[:, None], keep | torch.eye(8).bool()) for x, keep in SAMPLES]
+    graph = ours_exactly(rule, samples)
+    wanted = rule(None, *samples[0])
+    kept = wanted > -9
+    given = graph(*samples[0])
+    assert float(given[~kept].max()) == float(given.min()) <= -8.9
+    torch.testing.assert_close(given[kept], wanted[kept], rtol=0, atol=9 / 255)
+
+
 def test_the_one_delegate_is_exact():
-    names = "a mask that is added", "less a maximum that is read again", "decays"
-    ours_exactly(together(RULES, *names, "the logarithm of a sum at run time"), SAMPLES[:2])
+    names = "a mask that is added", "less a maximum that is read again", "decays", "the logarithm of a sum at run time"
+    logarithms = "the logarithm of a softmax", "the logarithm of a softmax at run time"
+    ours_exactly(together(RULES, *names, *logarithms), SAMPLES[:2])
 
 
 def test_so_is_that_of_an_ethos_u(ethos_u):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from graph_changes import annotated, annotates_no_more, changes
 from lowering import targets
-from ratios import exactly_on, ours_exactly, quantised, ratio, ratios
+from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
 from stubborn import check_trained, quantizer_of
@@ -31,6 +31,9 @@ SIGNS = {"positive": (1.0, 1.0), "negative": (-1.0, -1.0), "both": (1.0, -1.0), 
 PAIRS = {name: [pair(seed, signs) for seed in range(8)] for name, signs in SIGNS.items()}
 
 
+DRAWS = [torch.Generator().manual_seed(seed) for seed in range(8)]
+
+
 class TestReciprocals(Rewriting):
     step = staticmethod(refine_reciprocals)
     inputs = pair(0)
@@ -39,9 +42,11 @@ class TestReciprocals(Rewriting):
         "a divisor for each row": lambda m, x, y: x * y.reciprocal(),
         "two dividends": lambda m, x, y: (y.reciprocal() * x, (x + 1) * y.reciprocal()),
         "a sum of masked exponentials": lambda m, x, y: x * (x.exp() * (x > 0)).sum(-1, True).clamp(0.1).reciprocal(),
+        "the reciprocal of an exponential": lambda m, x, y: x * y.clamp(-9, 9).exp().reciprocal(),
         "a divisor of fewer dimensions": lambda m, x, y: x * y[0, :, 0].reciprocal(),
     }
     kept: ClassVar = {
+        "an exponential that is read again": lambda m, x, y: x + (e := x.exp()) * e.reciprocal(),
         "a divisor for each value": lambda m, x, y: x * (x + y).reciprocal(),
         "a reciprocal that is an output": lambda m, x, y: y.reciprocal(),
         "a reciprocal that is added": lambda m, x, y: x + y.reciprocal(),
@@ -50,6 +55,18 @@ class TestReciprocals(Rewriting):
         "a softmax": lambda m, x, y: (x.exp() * x.exp().sum(-1, keepdim=True).reciprocal(), y),
         "a masked softmax": lambda m, x, y: x * ((x - y).exp() * (x > 0)).sum(-1, True).clamp(0.1).reciprocal() + y,
     }
+
+
+def decayed(m, x, y):
+    return x / y.exp()
+
+
+def test_what_is_divided_by_an_exponential_is_rounded_once_less():
+    samples = [(torch.randn(1, 16, 16, generator=draw), torch.randn(1, 16, 16, generator=draw)) for draw in DRAWS]
+    stock, ours = both_ratios(decayed, samples)
+    assert stock < 8
+    assert ours > 28
+    ours_exactly(decayed, samples)
 
 
 @pytest.mark.parametrize("pairs", PAIRS.values(), ids=PAIRS)

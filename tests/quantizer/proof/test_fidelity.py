@@ -29,8 +29,9 @@ def test_integers_agree_or_do_not():
     assert output.sqnr is None
 
 
-def test_what_is_not_finite_is_left_out():
-    (output,) = compared(["y"], [[torch.tensor([1.0, 5.0])]], [[torch.tensor([1.0, torch.inf])]])
+@pytest.mark.parametrize("number", [torch.inf, torch.finfo(torch.float32).min])
+def test_the_number_of_a_mask_is_left_out(number):
+    (output,) = compared(["y"], [[torch.tensor([1.0, 5.0])]], [[torch.tensor([1.0, number])]])
     assert output.sqnr == EXACT_DB
 
 

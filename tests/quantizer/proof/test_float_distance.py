@@ -40,6 +40,12 @@ CHANGES = {
     "dtype": (conv, lambda y: y.to(torch.float16), "is float16 instead of float32"),
     "shape": (conv, lambda y: y[:, :2], "has shape"),
     "lost": (conv, lambda y: None, "is lost"),
+    "a number beyond 2**100": (
+        lambda m, x: m.conv(x).masked_fill(x[:, :1] > 0, -torch.inf), lambda y: y.clamp(min=-(2.0**100)), "",
+    ),
+    "a low number": (
+        lambda m, x: m.conv(x).masked_fill(x[:, :1] > 0, -torch.inf), lambda y: y.clamp(min=-256), "is off by up to",
+    ),
     "NaN": (conv, lambda y: torch.where(y == y.max(), torch.nan, y), "is off by up to inf in 1 of"),
     "what rounding makes large": (few_bits, lambda y: y + 0.0078125, ""),
     "what it does not": (few_bits, lambda y: y + 2.0, "is off by up to"),

@@ -23,6 +23,13 @@ def test_stock_loses_the_small_odds_and_ours_does_not():
     assert ours > stock + 10
 
 
+def test_a_way_by_a_tensor_is_as_good_as_its_borders():
+    draws = [torch.Generator().manual_seed(seed) for seed in range(4)]
+    samples = [tuple(torch.randn(3, 2, 16, 16, generator=draw)) for draw in draws]
+    borders, _, ours = ratios(lambda m, x, y, z: torch.lerp(x, y, z.sigmoid()), samples)
+    assert ours > borders - 0.5
+
+
 class TestArithmetic(Spelling):
     inputs = INPUTS
     written: ClassVar = {
