@@ -48,6 +48,7 @@ from safe_arm.fallback.leftovers import decompose_leftovers
 from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
+from safe_arm.partitioner.bytes_as_codes import with_bytes_as_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.kept_whole import kept_whole
@@ -329,12 +330,15 @@ class SafeArmPartitioner(TOSAPartitioner):
     def transform_for_pre_decomposition(
         self, exported_program: ExportedProgram
     ) -> ExportedProgram:
-        """Run the stock passes that go before the decomposition, set lost marks, and let an argmax read codes (1.5 on).
+        """Run the stock passes that go before the decomposition, once lost marks are set (1.5 on).
 
+        Argmaxes and casts of bytes read codes from here on.
         A program on which stock's passes fail is returned unchanged.
         """
         exported_program = marked_again(exported_program)
         exported_program = with_argmax_of_codes(exported_program, self._integers)
+        if self.tosa_spec.support_integer():
+            exported_program = with_bytes_as_codes(exported_program)
         result = attempted(super().transform_for_pre_decomposition, exported_program)
         if not isinstance(result, Caught):
             return result

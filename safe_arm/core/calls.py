@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch.fx import Node
-from torch.fx.node import map_arg
+from torch.fx.node import Argument, map_arg
 
 
 def called(
@@ -30,3 +30,12 @@ def called(
 def example_value(node: Node) -> Any:
     """Return the fake value that a node was traced with."""
     return node.meta["val"]
+
+
+def insert_like(
+    like: Node, target: Callable[..., Any], source: Node, *arguments: Argument
+) -> Node:
+    """Insert an operator at the graph's current place, with the provenance and notes of another one."""
+    inserted = like.graph.call_function(target, (source, *arguments))
+    inserted.meta = {**like.meta, "val": target(source.meta["val"], *arguments)}
+    return inserted

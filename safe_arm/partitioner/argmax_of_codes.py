@@ -6,7 +6,6 @@ An argmin is the argmax of the negative, whose domain mirrors that of the value.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
 from safe_arm._compat.extraction import with_graph
+from safe_arm.core.calls import insert_like
 from safe_arm.core.island import (
     MARK_KEY,
     QParams,
@@ -107,14 +107,14 @@ def _read_codes(node: Node) -> None:
     with node.graph.inserting_before(node):
         if node.target is _ARGMIN:
             codes = _negated(node, source)
-        of_codes = _made(node, _ARGMAX, codes, dim)
-        index = _made(node, _ATEN.to.dtype, of_codes, torch.int32)
+        of_codes = insert_like(node, _ARGMAX, codes, dim)
+        index = insert_like(node, _ATEN.to.dtype, of_codes, torch.int32)
         if keepdim:
-            index = _made(
+            index = insert_like(
                 node, _ATEN.unsqueeze.default, index, dim % codes.meta["val"].dim()
             )
         _select_by(node, index)
-        index = _made(node, _ATEN.to.dtype, index, torch.int64)
+        index = insert_like(node, _ATEN.to.dtype, index, torch.int64)
     node.replace_all_uses_with(index)
     node.graph.erase_node(node)
     index.name = name  # The graph's namespace still holds the name, so that nothing else gets it.
@@ -126,11 +126,11 @@ def _negated(node: Node, source: Node) -> Node:
     assert qparams is not None
     low, high = qparams.qmin, qparams.qmax
     zero_point = low + high - qparams.zero_point
-    negative = _made(node, _ATEN.neg.default, source)
+    negative = insert_like(node, _ATEN.neg.default, source)
     mark = {MARK_KEY: {"quantized": True}}
     negative.meta["custom"] = {**node.meta.get("custom", {}), **mark}
     domain = (qparams.scale, zero_point, low, high, qparams.dtype)
-    return _made(node, _QUANTIZE, negative, *domain)
+    return insert_like(node, _QUANTIZE, negative, *domain)
 
 
 def _select_by(wide: Node, narrow: Node) -> None:
@@ -143,19 +143,10 @@ def _select_by(wide: Node, narrow: Node) -> None:
             user.replace_input_with(wide, narrow)
         if op_name(user) in VIEWS and user.all_input_nodes == [wide]:
             move: Any = user.target
-            _select_by(user, _made(user, move, narrow, *user.args[1:]))
+            _select_by(user, insert_like(user, move, narrow, *user.args[1:]))
 
 
 def _casts_to(node: Node, dtype: torch.dtype) -> bool:
     value = node.meta.get("val")
     is_of_it = isinstance(value, torch.Tensor) and value.dtype == dtype
     return is_of_it and op_name(node) in operators(ElementOrigin.CAST)
-
-
-def _made(
-    like: Node, target: Callable[..., Any], source: Node, *arguments: Argument
-) -> Node:
-    """Insert an operator with the provenance of another one."""
-    made = like.graph.call_function(target, (source, *arguments))
-    made.meta = {**like.meta, "val": target(source.meta["val"], *arguments)}
-    return made
