@@ -1,8 +1,8 @@
 """What is selected at the same places keeps its own domain."""
 
 import torch
-from lowering import HISTOGRAM, PROFILES, lower_exactly, quantize, tosa
-from ratios import both_ratios
+from lowering import PROFILES, lower_exactly, quantize, tosa
+from ratios import histogram_ratios
 from small import Lambda
 from stubborn import exported
 
@@ -21,7 +21,7 @@ def selected(m, boxes, scores, places):
 
 
 def test_stock_joins_their_domains_and_ours_does_not():
-    stock, ours = both_ratios(selected, [INPUTS], HISTOGRAM)
+    stock, ours = histogram_ratios(selected, [INPUTS])
     assert stock < 15
     assert ours > 35
 

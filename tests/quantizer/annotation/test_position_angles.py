@@ -3,8 +3,8 @@
 import graph_changes
 import pytest
 import torch
-from lowering import HISTOGRAM, PROFILES, lower_exactly, lower_in_part, quantize, tosa
-from ratios import both_ratios
+from lowering import PROFILES, lower_exactly, lower_in_part, quantize, tosa
+from ratios import histogram_ratios
 from small import Lambda
 from stubborn import exported, quantizer_of
 
@@ -46,7 +46,7 @@ NEAR_MISSES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_stock_keeps_little_and_ours_all(name):
-    stock, ours = both_ratios(*CASES[name], HISTOGRAM)
+    stock, ours = histogram_ratios(*CASES[name])
     assert stock < 15
     assert ours > 35
 

@@ -5,19 +5,8 @@ from typing import ClassVar
 import pytest
 import torch
 from graph_changes import annotated, annotates_no_more
-from lowering import (
-    HISTOGRAM,
-    PROFILES,
-    WIDE,
-    lower_exactly,
-    lower_in_part,
-    lower_safely,
-    min_max,
-    quantize,
-    targets,
-    tosa,
-)
-from ratios import borders_and_ours, both_ratios, exactly_on, ours_exactly, quantised
+from lowering import PROFILES, WIDE, lower_exactly, lower_in_part, lower_safely, min_max, quantize, targets, tosa
+from ratios import borders_and_ours, exactly_on, histogram_ratios, ours_exactly, quantised
 from rewriting import Rewriting
 from small import Lambda
 from stubborn import check_trained, quantizer_of
@@ -88,7 +77,7 @@ class TestLengths(Rewriting):
 
 @pytest.mark.parametrize("rule", LENGTHS.values(), ids=LENGTHS)
 def test_stock_loses_short_vectors_and_ours_does_not(rule):
-    stock, ours = both_ratios(rule, SAMPLES, HISTOGRAM)
+    stock, ours = histogram_ratios(rule, SAMPLES)
     assert stock < 16
     assert ours > 32
 

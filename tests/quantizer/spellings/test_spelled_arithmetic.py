@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import HISTOGRAM, PROFILES, min_max, quantize, tosa
-from ratios import both_ratios
+from lowering import PROFILES, min_max, quantize, tosa
+from ratios import histogram_ratios
 from small import Lambda
 from spelled import Delegated, Spelling, Whole
 
@@ -19,7 +19,7 @@ LOGITS = {
 
 
 def test_stock_loses_the_small_odds_and_ours_does_not():
-    stock, ours = both_ratios(LOGITS["log odds"], [INPUTS], HISTOGRAM)
+    stock, ours = histogram_ratios(LOGITS["log odds"], [INPUTS])
     assert ours > stock + 10
 
 
