@@ -47,6 +47,14 @@ def test_rows_are_left_out_as_listed(monkeypatch):
     assert left == {"a.py::test_table[0]", "a.py::test_table[2]", "a.py::test_row[y]"}
 
 
+def test_of_what_stock_does_alone_one_row_is_left(monkeypatch):
+    monkeypatch.setattr(slow_list, "SLOW", {"a.py::test_stock_raises": 2})
+    names = "stock_dies", "stock_raises", "stock_s_partitioner_takes_it", "stock_is_wrong_and_ours_is_not"
+    rows = items(*(f"a.py::test_{name}[{row}]" for name in names for row in range(3)))
+    left = Counter(slow_list.name_of(item).partition("[")[0] for item in slow_list.often(rows))
+    assert left == {f"a.py::test_{name}": rows for name, rows in zip(names, (1, 2, 3, 3), strict=True)}
+
+
 def test_of_rows_that_differ_in_their_profile_one_is_left():
     rows = items("a.py::test_it[TOSA-1.0+INT]", "a.py::test_it[TOSA-1.0+INT+FP]", "a.py::test_it[other]")
     assert len(slow_list.often(rows)) == 2

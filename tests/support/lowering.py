@@ -175,7 +175,8 @@ def executed(manager, *samples):
 
 def edge_program(graph_module, inputs):
     """The edge program of a PT2E graph, not partitioned."""
-    return to_edge(export_late(graph_module, inputs), compile_config=EDGE).exported_program()
+    with late():
+        return to_edge(torch.export.export(graph_module, inputs), compile_config=EDGE).exported_program()
 
 
 def targets(graph_module):

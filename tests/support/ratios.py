@@ -66,6 +66,21 @@ def both_ratios(rule, samples, config=None):
     return [ratio(net, rule, samples) for net in both(rule, samples, config)]
 
 
+def histogram_ratios(rule, samples):
+    """The ratios of both with observers that search histograms."""
+    return both_ratios(rule, samples, HISTOGRAM)
+
+
 def ratios(rule, samples):
-    """The ratios of rounded borders, of stock and of ours, with observers that search histograms."""
-    return [ratio_of_rounded_borders(rule, samples), *both_ratios(rule, samples, HISTOGRAM)]
+    """The same, of rounded borders first."""
+    return [ratio_of_rounded_borders(rule, samples), *histogram_ratios(rule, samples)]
+
+
+def ratio_of_ours(rule, samples, config=None):
+    """The ratio of ours alone."""
+    return ratio(quantised(rule, quantizer_of(config=config), samples), rule, samples)
+
+
+def borders_and_ours(rule, samples):
+    """The ratios of rounded borders and of ours, with observers that search histograms."""
+    return ratio_of_rounded_borders(rule, samples), ratio_of_ours(rule, samples, HISTOGRAM)
