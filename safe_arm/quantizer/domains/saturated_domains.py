@@ -17,7 +17,7 @@ from torch.fx import Node
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.domains.mask_observer import MaskObserver
-from safe_arm.quantizer.graphs.graph_edits import readers_of, stored_number
+from safe_arm.quantizer.graphs.graph_edits import is_call, readers_of, stored_number
 from safe_arm.quantizer.graphs.stand_ins import (
     Limiter,
     Observer,
@@ -154,8 +154,15 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
 
 
 def _of_product(product: Node, dtype: torch.dtype) -> Reach:
-    """Return what is told apart by all that reads a product with a negative number; everything of any other."""
+    """Return what is told apart by all that reads the negative multiple of a magnitude; everything of any other.
+
+    A magnitude may be near 0. Of another value the exponential may be small throughout, and what it tells apart is then
+    relative to the largest.
+    """
+    magnitude = product.args[0]
     factor = stored_number(product.args[1])
+    if not is_call(magnitude, torch.ops.aten.abs.default):
+        return Reach()
     if factor is None or factor >= 0:
         return Reach()
     reach = reach_of(product, dtype)

@@ -118,7 +118,9 @@ def _apart(actual: Tensor, expected: Tensor) -> Tensor:
     if expected.is_complex():
         return absolute_difference(actual, expected)
     bounds = -BEYOND, BEYOND
-    return absolute_difference(actual.clamp(*bounds), expected.clamp(*bounds))
+    # A clamp of a half refuses bounds that it cannot hold.
+    actual = actual.double().clamp(*bounds)
+    return absolute_difference(actual, expected.double().clamp(*bounds))
 
 
 def _negligible(expected: Tensor) -> float:
