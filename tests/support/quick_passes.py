@@ -10,8 +10,6 @@ import traceback
 from types import SimpleNamespace
 
 import torch
-from executorch.backends.arm._passes import arm_pass, arm_pass_utils
-from executorch.backends.transforms import aten_to_dialect_pass
 from executorch.exir.pass_base import ExportPass
 from torch.fx import Graph, GraphModule, Interpreter
 from torch.nn import Module
@@ -19,6 +17,12 @@ from torchao.quantization.pt2e.observer import HistogramObserver
 
 from safe_arm.acceleration.histogram_search import _range
 
+#: Modules that note a frame of the stack; the oldest release of the seeds does not have them all.
+NOTING = (
+    "executorch.backends.arm._passes.arm_pass",
+    "executorch.backends.arm._passes.arm_pass_utils",
+    "executorch.backends.transforms.aten_to_dialect_pass",
+)
 #: The class that makes them, for all passes.
 BASE = next(each for each in ExportPass.__mro__ if "__init__" in vars(each))
 
@@ -27,7 +31,7 @@ def made_quickly() -> None:
     """Patch ExecuTorch for the rest of the process: a lowering makes some 150 passes."""
     if not hasattr(BASE.__init__, "stock"):
         BASE.__init__ = _making_nothing(BASE.__init__)
-        for module in (arm_pass, arm_pass_utils, aten_to_dialect_pass):
+        for module in filter(None, map(sys.modules.get, NOTING)):
             module.traceback = SimpleNamespace(format_stack=last_of_stack)
         HistogramObserver._non_linear_param_search = _searching_floats(HistogramObserver._non_linear_param_search)
 
