@@ -36,8 +36,9 @@ def with_bytes_as_codes(program: ExportedProgram) -> ExportedProgram:
     inputs = frozenset(program.graph_signature.user_inputs)
     if not list(_casts(program.graph_module, inputs)):
         return program
-    graph_module = copy.deepcopy(program.graph_module)
-    copied = with_graph(program, graph_module, program.state_dict)
+    duplicate = copy.deepcopy(program.graph_module)
+    copied = with_graph(program, duplicate, program.state_dict)
+    graph_module = copied.graph_module
     for cast in list(_casts(graph_module, inputs)):
         _read_codes(cast)
     graph_module.graph.eliminate_dead_code()
