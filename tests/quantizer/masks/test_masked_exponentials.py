@@ -154,7 +154,7 @@ def test_a_hidden_logarithm_is_that_of_no_probability(rule):
 
 
 EXPONENTIALS = "a mask that is added", "less a maximum that is read again", "decays"
-LOGARITHMS = "the logarithm of a sum at run time", "the logarithm of a softmax", "the logarithm of a softmax at run time"
+LOGARITHMS = tuple(f"the logarithm of a {each}" for each in ("sum at run time", "softmax", "softmax at run time"))
 
 
 @pytest.mark.parametrize("names", [EXPONENTIALS, LOGARITHMS], ids=["exponentials", "logarithms"])
