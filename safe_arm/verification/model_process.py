@@ -25,7 +25,7 @@ from safe_arm.verification.model_server import (
     ReferenceModelError,
     require_reference_model,
 )
-from safe_arm.verification.reference_model import arrays_of, run_tosa, tensor_of
+from safe_arm.verification.reference_model import arrays_of, as_tensor, run_tosa
 from safe_arm.verification.stdout_filter import serializer_warnings_are_shown
 from safe_arm.verification.tiny_graph import SHAPE, tiny_graph
 
@@ -94,7 +94,7 @@ class ModelProcess:
             raise
         if isinstance(result, Exception):
             raise result
-        return list(map(tensor_of, result))
+        return list(map(as_tensor, result))
 
     def _answer(
         self, flatbuffer: bytes, inputs: list[Tensor]

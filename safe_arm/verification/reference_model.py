@@ -25,7 +25,7 @@ def run_tosa(flatbuffer: bytes, inputs: list[torch.Tensor]) -> list[torch.Tensor
     """
     with serializer_warnings_hidden():
         arrays = run_arrays(flatbuffer, arrays_of(inputs))
-    return list(map(tensor_of, arrays))
+    return list(map(as_tensor, arrays))
 
 
 def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
@@ -39,7 +39,7 @@ def arrays_of(inputs: list[torch.Tensor]) -> list[Array]:
     return arrays
 
 
-def tensor_of(array: Array) -> torch.Tensor:
+def as_tensor(array: Array) -> torch.Tensor:
     """Return a result of the model's; two bytes without a type are a bfloat16."""
     if array.dtype.type is np.void:
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
