@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: What is beyond it, such as the infinity of a mask, no quantiser tells from it.
+#: The largest number that a quantiser tells from others: what is beyond, such as the infinity of a mask, is the same.
 BEYOND = 2.0**100
 
 

@@ -22,6 +22,7 @@ from safe_arm.core.island import (
     is_dequantize,
     op_name,
 )
+from safe_arm.core.notes import write_note
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
 
 _ATEN = torch.ops.aten
@@ -127,8 +128,7 @@ def _negated(node: Node, source: Node) -> Node:
     low, high = qparams.qmin, qparams.qmax
     zero_point = low + high - qparams.zero_point
     negative = insert_like(node, _ATEN.neg.default, source)
-    mark = {MARK_KEY: {"quantized": True}}
-    negative.meta["custom"] = {**node.meta.get("custom", {}), **mark}
+    write_note(negative, MARK_KEY, {"quantized": True})
     domain = (qparams.scale, zero_point, low, high, qparams.dtype)
     return insert_like(node, _QUANTIZE, negative, *domain)
 
@@ -142,8 +142,8 @@ def _select_by(wide: Node, narrow: Node) -> None:
         if is_narrow or user.target is _SELECT:
             user.replace_input_with(wide, narrow)
         if op_name(user) in VIEWS and user.all_input_nodes == [wide]:
-            move: Any = user.target
-            _select_by(user, insert_like(user, move, narrow, *user.args[1:]))
+            assert callable(user.target)
+            _select_by(user, insert_like(user, user.target, narrow, *user.args[1:]))
 
 
 def _casts_to(node: Node, dtype: torch.dtype) -> bool:

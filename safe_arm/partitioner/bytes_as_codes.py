@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -87,8 +86,8 @@ def _read_codes(cast: Node) -> None:
             codes = insert_like(quantise, _QUANTIZE, value, *domain)
             for move in moves:
                 value = insert_like(quantise, _DEQUANTIZE, codes, *domain)
-                target: Any = move.target
-                value = insert_like(move, target, value, *move.args[1:])
+                assert callable(move.target)
+                value = insert_like(move, move.target, value, *move.args[1:])
                 write_note(value, MARK_KEY, {"quantized": True})
                 codes = insert_like(quantise, _QUANTIZE, value, *domain)
         quantise.replace_all_uses_with(codes)

@@ -104,7 +104,7 @@ class _SafeRules(CheckedSettings):
     reference: GraphModule | None = None
     _is_ethos_u = False
     _has_texture_unit = False
-    #: What ``help`` shows: the parameters of the stock class, which each release has its own of.
+    #: The parameters of the stock class, which differ by release; ``help`` shows them.
     __signature__: Signature
 
     def __init_subclass__(cls) -> None:

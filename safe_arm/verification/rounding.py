@@ -179,7 +179,7 @@ def _cast(of: Arithmetic) -> Tensor | None:
 
     The TOSA reference model does not round a result of 16 bits that the next operator reads.
     """
-    source: Any = of.node.args[0]
+    source = of.node.all_input_nodes[0]
     if not is_float(of.argument(source)) or not is_float(of.value):
         return None
     of_source = torch.finfo(source.meta["val"].dtype).eps / 2

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.attributes import stored_value
+from safe_arm.core.differences import BEYOND
 from safe_arm.quantizer.graphs.constant_values import number_of
 from safe_arm.quantizer.graphs.graph_edits import is_stored, stored_number
 
@@ -20,13 +21,11 @@ HIDDEN = MASKED / 2
 LOWEST = -3e4
 #: Places are filled with no smaller number to hide them: -1 may be meant.
 SMALLEST_FILL = 16.0
-#: A bound beyond every score.
-_BEYOND = 2.0**100
 
 
 def beyond(dtype: torch.dtype) -> float:
     """Return a number beyond every score of a dtype."""
-    return min(_BEYOND, torch.finfo(dtype).max / 2)
+    return min(BEYOND, torch.finfo(dtype).max / 2)
 
 
 def bound_of(
