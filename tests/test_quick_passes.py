@@ -4,6 +4,7 @@ import torch
 from executorch.exir.pass_base import ExportPass
 from quick_passes import BASE, made_quickly
 from stubborn import exported, ramp
+from torch.utils._traceback import CapturedTraceback
 
 
 def made_by_stock():
@@ -23,3 +24,10 @@ def test_they_trace_what_stock_s_trace():
     graphs = [str(each(graph_module).graph_module.graph) for each in (ExportPass(), made_by_stock())]
     assert graphs[0] == graphs[1]
     assert "relu" in graphs[0]
+
+
+def test_a_stack_is_the_one_that_python_formats():
+    made_quickly()
+    last = CapturedTraceback.extract().summary()[-1]
+    assert (last.filename, last.name) == (__file__, "test_a_stack_is_the_one_that_python_formats")
+    assert last.line == "last = CapturedTraceback.extract().summary()[-1]"

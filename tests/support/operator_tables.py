@@ -1,23 +1,34 @@
 """Torch's tables of composite operators, filled in less time, for stock too: half of lowering a small net."""
 
+import copy
 import functools
+from contextlib import contextmanager
+from functools import partial
 
 import torch
+from executorch.exir.program import _program
+from torch._decomp import global_decomposition_table
 from torch._export import utils
+from torch._subclasses import fake_impls
 from torch.export import decomp_utils, exported_program
 
-from safe_arm.acceleration.decompositions import overridden_at_once
+from safe_arm.acceleration import decompositions
 
 
 def filled_quickly() -> None:
     """Patch torch for the rest of the process; what the tables hold is the same, see the tests."""
-    if not hasattr(utils._collect_all_valid_cia_ops, "stock"):
-        stock = utils._collect_all_valid_cia_ops
-        for module in (utils, exported_program, decomp_utils):
-            if module._collect_all_valid_cia_ops is stock:
-                module._collect_all_valid_cia_ops = _filling_once(stock)
-        override = exported_program._override_composite_implicit_decomp
-        exported_program._override_composite_implicit_decomp = functools.wraps(override)(overridden_at_once)
+    if hasattr(utils._collect_all_valid_cia_ops, "stock"):
+        return
+    stock = utils._collect_all_valid_cia_ops
+    for module in (utils, exported_program, decomp_utils):
+        if module._collect_all_valid_cia_ops is stock:
+            module._collect_all_valid_cia_ops = _filling_once(stock)
+    override = exported_program._override_composite_implicit_decomp
+    exported_program._override_composite_implicit_decomp = functools.wraps(override)(overridden_again)
+    decompositions.overridden_at_once = overridden_again
+    split = exported_program._split_decomp_table_to_cia_and_python_decomp
+    exported_program._split_decomp_table_to_cia_and_python_decomp = _splitting_once(split)
+    _program._default_decomposition_table = _making_once(_program._default_decomposition_table)
 
 
 def _filling_once(stock):
@@ -27,7 +38,7 @@ def _filling_once(stock):
     @functools.wraps(stock)  # With its signature; tests/compat/test_surface.py looks.
     def collect_all_valid_cia_ops():
         fill = utils._materialize_cpp_cia_ops  # Ours, while it is installed.
-        known = _registered()
+        known = registered()
         if known in kept:
             return kept[known]
         fill()
@@ -37,14 +48,96 @@ def _filling_once(stock):
         finally:
             utils._materialize_cpp_cia_ops = fill
         kept.clear()
-        kept[_registered()] = table
+        kept[registered()] = table
         return table
 
     collect_all_valid_cia_ops.stock = stock
     return collect_all_valid_cia_ops
 
 
-def _registered():
-    names = torch._C._dispatch_get_registrations_for_dispatch_key
+def _splitting_once(stock):
+    """Split a table as the last one that was equal, while the same operators are registered."""
+    kept = {}
+
+    @functools.wraps(stock)
+    def split(decomp_table):
+        known = registered()
+        for table, composite, others in kept.get(known, ()):
+            if table == decomp_table:
+                return dict(composite), dict(others)
+        table = dict(decomp_table)
+        composite, others = stock(decomp_table)
+        if known not in kept:
+            kept.clear()
+        kept.setdefault(known, []).append((table, dict(composite), dict(others)))
+        return composite, others
+
+    split.stock = stock
+    return split
+
+
+def _making_once(stock):
+    """Copy a table that was made while the same operators were registered."""
+    kept = {}
+
+    @functools.wraps(stock)
+    def make(*args, **kwargs):
+        known = registered(), len(global_decomposition_table["post_autograd"]), args, tuple(kwargs.items())
+        if known not in kept:
+            kept.clear()
+            table = kept[known] = stock(*args, **kwargs)
+            table.materialize()
+        table = copy.copy(kept[known])  # Its own copy() fills another first.
+        table.decomp_table = dict(table.decomp_table)
+        table.deleted_custom_ops = set(table.deleted_custom_ops)
+        return table
+
+    make.stock = stock
+    return make
+
+
+AT_ONCE = decompositions.overridden_at_once
+#: By composite operator, its kernels as they were, their number, its decomposition, and its kernels then.
+_OVERRIDDEN = {}
+
+
+@contextmanager
+def overridden_again(composite):
+    """Override composite operators as ``overridden_at_once`` does, with the kernels that it made the last time."""
+    if not all(_is_known(op, decomposition) for op, decomposition in composite.items()):
+        _learn(composite)
+    implementations = fake_impls.op_implementations_dict
+    before = {op: op.py_kernels for op in composite}
+    added = {op: _OVERRIDDEN[op][4] for op in composite if op not in implementations}
+    implementations.update(added)
+    for op in composite:
+        op.py_kernels = dict(_OVERRIDDEN[op][3])
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in before.items():
+            op.py_kernels = kernels
+            op._dispatch_cache.clear()
+            implementations.pop(op, None)
+
+
+def _is_known(op, decomposition):
+    kernels, number, known, *_ = _OVERRIDDEN.get(op, (None, 0, None))
+    return op.py_kernels is kernels and len(kernels) == number and known is decomposition
+
+
+def _learn(composite):
+    numbers = {op: len(op.py_kernels) for op in composite}
+    with AT_ONCE(composite):
+        overridden = {op: dict(op.py_kernels) for op in composite}
+    for op, decomposition in composite.items():
+        original = partial(decompositions._run_original, original=utils._get_decomp_for_cia(op))
+        _OVERRIDDEN[op] = op.py_kernels, numbers[op], decomposition, overridden[op], original
+
+
+def registered():
+    """Return what changes when an operator or a kernel is registered, or a library is loaded."""
     looked_up = sum(len(getattr(torch.ops, namespace)._dir) for namespace in torch.ops._dir)
-    return tuple(names("")), tuple(names("CompositeImplicitAutograd")), looked_up
+    library = torch.library
+    return frozenset(library._defs), frozenset(library._impls), len(torch.ops.loaded_libraries), looked_up

@@ -1,7 +1,8 @@
 """What ExecuTorch and torchao compute on the way to the same result, in less time, for stock too.
 
 A pass makes an empty graph and tracer, and replaces both when it runs. It formats the whole stack, of which it notes
-one frame. A histogram observer searches its range on tensors of one element.
+one frame. A histogram observer searches its range on tensors of one element. A traced node is told its stack, of which
+the frames of the test runner are the same each time.
 """
 
 import functools
@@ -13,6 +14,7 @@ import torch
 from executorch.exir.pass_base import ExportPass
 from torch.fx import Graph, GraphModule, Interpreter
 from torch.nn import Module
+from torch.utils import _traceback
 from torchao.quantization.pt2e.observer import HistogramObserver
 
 from safe_arm.acceleration.histogram_search import _range
@@ -33,12 +35,24 @@ def made_quickly() -> None:
         BASE.__init__ = _making_nothing(BASE.__init__)
         for module in filter(None, map(sys.modules.get, NOTING)):
             module.traceback = SimpleNamespace(format_stack=last_of_stack)
+        _traceback._extract_symbolized_tb = stack_of
         HistogramObserver._non_linear_param_search = _searching_floats(HistogramObserver._non_linear_param_search)
 
 
 def last_of_stack() -> list[str]:
     """Format the two last frames of the stack; whoever asks reads the last but one."""
     return traceback.format_stack(sys._getframe(1), 2)
+
+
+def stack_of(symbolized, skip):
+    """Return the frames of a stack, each made once in this process."""
+    frames = (_frame(each["filename"], each["line"], each["name"]) for each in reversed(symbolized[skip:]))
+    return traceback.StackSummary(frames)
+
+
+@functools.cache
+def _frame(filename, line, name):
+    return traceback.FrameSummary(filename, line, name)
 
 
 def _searching_floats(stock):
