@@ -5,6 +5,7 @@ python tools/surface.py    writes tests/data/upstream-surface-<minor release>.js
 
 import ast
 import collections.abc
+import functools
 import importlib
 import inspect
 import json
@@ -71,13 +72,20 @@ def told(changes):
     return "\n".join(lines)
 
 
-def surface():
-    """By name, the signature of everything imported, read, wrapped or overridden that others may move."""
-    found = {}
+@functools.cache
+def used():
+    """What the package imports, as pairs of module and name, and the names of all attributes that it reads."""
     trees = [ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))]
     read = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     read = {name for name in read if not name.startswith("__")}
-    for module, name in sorted({each for tree in trees for each in imported(tree)}):
+    return sorted({each for tree in trees for each in imported(tree)}), read
+
+
+def surface():
+    """By name, the signature of everything imported, read, wrapped or overridden that others may move."""
+    found = {}
+    names_imported, read = used()
+    for module, name in names_imported:
         value = resolved(module, name)
         found[f"{module}.{name}"] = described(value)
         if inspect.isclass(value) and internal(value.__module__):
