@@ -50,6 +50,8 @@ def test_kernels_are_overridden_as_at_once_and_given_back():
     for _ in range(2):
         with overridden_again(composite):
             assert kernels_of(composite) == expected != before
+            with overridden_again(composite):
+                pass
         assert kernels_of(composite) == before
 
 

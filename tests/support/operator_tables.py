@@ -2,8 +2,10 @@
 
 import copy
 import functools
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from executorch.exir.program import _program
@@ -97,8 +99,28 @@ def _making_once(stock):
 
 
 AT_ONCE = decompositions.overridden_at_once
-#: By composite operator, its kernels as they were, their number, its decomposition, and its kernels then.
-_OVERRIDDEN = {}
+
+
+class Overridden(NamedTuple):
+    """What an override made of an operator.
+
+    Attributes:
+        before: its kernels as they were, the operator's own.
+        number: how many there were.
+        decomposition: what it was overridden with.
+        kernels: its kernels then.
+        implementation: what computes it for fake tensors.
+    """
+
+    before: dict
+    number: int
+    decomposition: Callable
+    kernels: dict
+    implementation: Callable
+
+
+#: By composite operator, the last override.
+LAST = {}
 
 
 @contextmanager
@@ -107,33 +129,34 @@ def overridden_again(composite):
     if not all(_is_known(op, decomposition) for op, decomposition in composite.items()):
         _learn(composite)
     implementations = fake_impls.op_implementations_dict
-    before = {op: op.py_kernels for op in composite}
-    added = {op: _OVERRIDDEN[op][4] for op in composite if op not in implementations}
-    implementations.update(added)
-    for op in composite:
-        op.py_kernels = dict(_OVERRIDDEN[op][3])
+    mine = {op: LAST[op] for op in composite}
+    for op, each in mine.items():
+        implementations.setdefault(op, each.implementation)
+        op.py_kernels = dict(each.kernels)
         op._dispatch_cache.clear()
     try:
         yield
     finally:
-        for op, kernels in before.items():
-            op.py_kernels = kernels
+        for op, each in mine.items():
+            op.py_kernels = each.before
             op._dispatch_cache.clear()
             implementations.pop(op, None)
 
 
 def _is_known(op, decomposition):
-    kernels, number, known, *_ = _OVERRIDDEN.get(op, (None, 0, None))
-    return op.py_kernels is kernels and len(kernels) == number and known is decomposition
+    last = LAST.get(op)
+    if last is None or last.decomposition is not decomposition:
+        return False
+    return op.py_kernels is last.before and len(last.before) == last.number
 
 
 def _learn(composite):
     numbers = {op: len(op.py_kernels) for op in composite}
     with AT_ONCE(composite):
-        overridden = {op: dict(op.py_kernels) for op in composite}
+        kernels = {op: dict(op.py_kernels) for op in composite}
     for op, decomposition in composite.items():
-        original = partial(decompositions._run_original, original=utils._get_decomp_for_cia(op))
-        _OVERRIDDEN[op] = op.py_kernels, numbers[op], decomposition, overridden[op], original
+        implementation = partial(decompositions._run_original, original=utils._get_decomp_for_cia(op))
+        LAST[op] = Overridden(op.py_kernels, numbers[op], decomposition, kernels[op], implementation)
 
 
 def registered():
