@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from operator_tables import AT_ONCE, overridden_again
 from patches_of import patched
 from small import Lambda, image
 from spying import noted
@@ -123,22 +124,23 @@ def test_the_kernels_of_composite_operators_are_overridden_as_by_torch_and_put_b
         pass
     before, rules = kernels_of(composite), dict(fake_impls.op_implementations_dict)
     during = []
-    for override in (decompositions.overridden_at_once, stock):
+    for override in (AT_ONCE, overridden_again, stock):
         with override(composite):
             assert not any(op._dispatch_cache for op in composite)
             during.append((kernels_of(composite), set(fake_impls.op_implementations_dict)))
         assert kernels_of(composite) == before
         assert fake_impls.op_implementations_dict == rules
-    assert during[0] == during[1]
+    assert during[0] == during[1] == during[2]
     assert during[0][0] != before
 
 
 def test_an_error_puts_the_kernels_back():
     composite, _ = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(TABLE))
     before = kernels_of(composite)
-    with pytest.raises(ZeroDivisionError), decompositions.overridden_at_once(composite):
-        raise ZeroDivisionError
-    assert kernels_of(composite) == before
+    for override in (AT_ONCE, overridden_again):
+        with pytest.raises(ZeroDivisionError), override(composite):
+            raise ZeroDivisionError
+        assert kernels_of(composite) == before
 
 
 def test_no_kernel_is_registered_by_itself_and_only_for_ours(monkeypatch, traces):
