@@ -51,6 +51,7 @@ from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.bytes_as_codes import with_bytes_as_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
+from safe_arm.partitioner.folded_weights import with_folded_weights
 from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lost_marks import marked_again
@@ -332,10 +333,11 @@ class SafeArmPartitioner(TOSAPartitioner):
     ) -> ExportedProgram:
         """Run the stock passes that go before the decomposition, once lost marks are set (1.5 on).
 
-        Argmaxes and casts of bytes read codes from here on.
+        Weights are codes, and argmaxes and casts of bytes read codes, from here on.
         A program on which stock's passes fail is returned unchanged.
         """
         exported_program = marked_again(exported_program)
+        exported_program = with_folded_weights(exported_program)
         exported_program = with_argmax_of_codes(exported_program, self._integers)
         if self.tosa_spec.support_integer():
             exported_program = with_bytes_as_codes(exported_program)

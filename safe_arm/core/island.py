@@ -30,6 +30,8 @@ ACTIVATIONS = named(
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
+#: Of weights that ``convert_pt2e(fold_quantize=False)`` leaves to be quantised.
+QUANTIZE_CHANNELS = "quantized_decomposed::quantize_per_channel"
 DEQUANTIZE = (
     "quantized_decomposed::dequantize_per_tensor",
     "quantized_decomposed::dequantize_per_channel",
@@ -60,6 +62,11 @@ def arguments_by_name(node: Node) -> dict[str, Any]:
         elif parameter.has_default_value():
             arguments[parameter.name] = parameter.default_value
     return arguments
+
+
+def is_quantize(node: Node) -> bool:
+    """Tell whether a node quantises, per tensor or per channel."""
+    return op_name(node) in (QUANTIZE, QUANTIZE_CHANNELS)
 
 
 def is_dequantize(node: Node) -> bool:

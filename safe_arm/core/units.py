@@ -8,7 +8,13 @@ import networkx as nx
 import torch
 from torch.fx import Node
 
-from safe_arm.core.island import QUANTIZE, is_dequantize, is_marked_quantized, op_name
+from safe_arm.core.island import (
+    QUANTIZE,
+    is_dequantize,
+    is_marked_quantized,
+    is_quantize,
+    op_name,
+)
 
 Unit = frozenset[Node]
 
@@ -61,7 +67,7 @@ def units_of(
 
 def computes(unit: Iterable[Node]) -> bool:
     """Tell whether a unit holds more than quantise and dequantise nodes."""
-    return any(op_name(node) != QUANTIZE and not is_dequantize(node) for node in unit)
+    return any(not is_quantize(node) and not is_dequantize(node) for node in unit)
 
 
 def _glued(a: Node, b: Node, *, float_borders: bool) -> bool:

@@ -21,8 +21,8 @@ from safe_arm.core.float_comparison import (
     from_json,
 )
 from safe_arm.core.island import (
-    QUANTIZE,
     is_dequantize,
+    is_quantize,
     island_of,
     islands,
     op_name,
@@ -239,7 +239,7 @@ class _Judge:
             return tuple(reasons)
         if node.target is operator.getitem:  # It picks an output of another node.
             return self._reasons(node.all_input_nodes[0])
-        if op_name(node) == QUANTIZE or is_dequantize(node):
+        if is_quantize(node) or is_dequantize(node):
             return (Reason(AT_BORDER, "boundary"),)
         return (Reason(LEFT_OVER, "stock"),)
 
@@ -264,7 +264,7 @@ def _described(value: torch.Tensor) -> str:
 def _qparams(node: Node) -> QParamsRecord | None:
     """Return the qparams of a quantise or dequantise node; numbers that are tensors (channel-wise scales) are None."""
     name = op_name(node)
-    if name != QUANTIZE and not is_dequantize(node):
+    if not is_quantize(node) and not is_dequantize(node):
         return None
     scale, zero_point, *rest = node.args[1:]
     axis = rest.pop(0) if "per_channel" in name else None

@@ -13,7 +13,13 @@ from torch.fx import Node
 from safe_arm._compat.extraction import mutated_buffers, tag_of
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.failure import Failure
-from safe_arm.core.island import DEQUANTIZE, QUANTIZE, call_functions, op_name
+from safe_arm.core.island import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QUANTIZE_CHANNELS,
+    call_functions,
+    op_name,
+)
 from safe_arm.core.names import shown
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
@@ -253,9 +259,7 @@ def warn_of(demotions: Sequence[Demotion], report: Report) -> None:
     warnings.warn(text, DemotionWarning, stacklevel=2)
 
 
-_BORDER = frozenset(
-    (QUANTIZE, "quantized_decomposed::quantize_per_channel", *DEQUANTIZE)
-)
+_BORDER = frozenset((QUANTIZE, QUANTIZE_CHANNELS, *DEQUANTIZE))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import tag_of
-from safe_arm.core.island import QUANTIZE, graph_modules, is_dequantize, op_name
+from safe_arm.core.island import graph_modules, is_dequantize, is_quantize
 from safe_arm.core.macs import macs
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.partitioner.checks import Refusal
@@ -83,6 +83,6 @@ def _outside(
 
 def _passes_on(node: Node) -> bool:
     """Tell whether a node computes nothing: it quantises, dequantises or picks an output."""
-    if op_name(node) == QUANTIZE or is_dequantize(node):
+    if is_quantize(node) or is_dequantize(node):
         return True
     return node.target is operator.getitem

@@ -27,6 +27,8 @@ _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
 #: ``to_edge_transform_and_lower`` asks the partitioner, which wants linear layers whole.
 _LINEAR_TAKEN_APART = "aten::addmm"
+#: Stock takes the copies and casts that name an order of dimensions, which ``_skip_dim_order=True`` leaves out.
+_WITHOUT_DIM_ORDER = ("aten::clone", "aten::_to_copy")
 #: Operators that only a model in training mode has.
 _OF_TRAINING = ("aten::native_dropout", "aten::_native_batch_norm_legit_functional")
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
@@ -174,6 +176,8 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
     on_cpu = _ON_CORTEX_M if is_ethos_u else _ON_CPU
     if operator == _LINEAR_TAKEN_APART:
         return f"lower with to_edge_transform_and_lower, since to_edge takes linear layers apart, or {on_cpu}"
+    if operator in _WITHOUT_DIM_ORDER:
+        return f"lower without _skip_dim_order=True (EdgeCompileConfig), or {on_cpu}"
     if operator in _OF_TRAINING:
         return "call model.eval() before torch.export.export"
     if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":

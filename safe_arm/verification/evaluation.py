@@ -17,7 +17,14 @@ from safe_arm.core.calls import called
 from safe_arm.core.differences import largest
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
-from safe_arm.core.island import DEQUANTIZE, QUANTIZE, QParams, op_name
+from safe_arm.core.island import (
+    DEQUANTIZE,
+    QUANTIZE,
+    QUANTIZE_CHANNELS,
+    QParams,
+    is_quantize,
+    op_name,
+)
 from safe_arm.core.programs import Program, constants, placeholder_values
 from safe_arm.verification.rounding import FLOAT, Arithmetic, is_float
 
@@ -207,7 +214,7 @@ def quantised_constants(
             if node.op != "call_function" or not inputs or not fixed.issuperset(inputs):
                 continue
             fixed.add(node)
-            if op_name(node) == QUANTIZE:
+            if is_quantize(node):
                 value = attempted(value_of, node)
                 if isinstance(value, Caught):
                     return {}
@@ -269,6 +276,12 @@ def _quantize(
     return ((x.double() / scale).round() + zero).clamp(low, high).to(dtype)
 
 
+def _quantize_channels(x: Tensor, *arguments: Any) -> Tensor:
+    """Quantise weights in float32, as the device is given them."""
+    quantize = torch.ops.quantized_decomposed.quantize_per_channel
+    return quantize(x.float(), *arguments)
+
+
 def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> Tensor:
     return (codes.double() - zero) * scale
 
@@ -317,6 +330,7 @@ def _branch(module: GraphModule, operands: Values, ties_up: bool) -> Values:
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
     QUANTIZE: _quantize,
+    QUANTIZE_CHANNELS: _quantize_channels,
     DEQUANTIZE[0]: _dequantize,
     DEQUANTIZE[1]: _dequantize_channels,
     # It asserts a half or bfloat16, which is in double here.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.core.island import QUANTIZE, call_functions, is_dequantize, op_name
+from safe_arm.core.island import call_functions, is_dequantize, is_quantize, op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.core.origins import origin
 from safe_arm.core.units import Unit, computes
@@ -118,7 +118,7 @@ def blame(delegate: Delegate, operators: Unit, wrong: Distance) -> Culprit:
     computing = [node for node in operators if computes((node,))]
     names = frozenset(map(origin, computing or operators))
     for node in call_functions(delegate.program.graph_module):
-        if op_name(node) == QUANTIZE or is_dequantize(node):
+        if is_quantize(node) or is_dequantize(node):
             return Culprit(names, wrong)
     return Culprit(names, wrong, "the float program")
 

@@ -66,6 +66,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (STOCK, {}, "write it with other operators"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"),
         (STOCK, {"op": "aten::addmm"}, "lower with to_edge_transform_and_lower"),
+        (STOCK, {"op": "aten::clone"}, "lower without _skip_dim_order=True"),
         (STOCK, {"op": "aten::bmm"}, "write it with other operators"),
         (Reason("Had torch.float32 input x", "stock"), {}, "quantise it"),
         (Reason("Max supported rank is 5.", "stock"), {}, "operators and sizes that the target supports"),

@@ -81,3 +81,25 @@ def test_each_quantised_constant_is_known():
     program = edge_program(net, (torch.ones(2),))
     found = quantised_constants(program, {**program.state_dict, **program.constants})
     assert [codes.tolist() for codes in found.values()] == [[8, 1], [34, 14]]
+
+
+def test_weights_that_are_quantised_at_run_time_have_their_codes():
+    """As convert_pt2e(fold_quantize=False) leaves them, in a program that is lowered by ``to_backend``."""
+
+    def quantised(m, x):
+        domain = m.scales, m.zeros, 0, -127, 127, torch.int8
+        codes = torch.ops.quantized_decomposed.quantize_per_channel(m.conv.weight, *domain)
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel(codes, *domain)
+        return torch.nn.functional.conv2d(x, weight)
+
+    parts = {
+        "conv": torch.nn.Conv2d(4, 4, 3),
+        "scales": torch.full((4,), 0.01),
+        "zeros": torch.zeros(4, dtype=torch.int64),
+    }
+    net = Built(quantised, **parts)
+    program, evaluation = evaluation_of(net, image())
+    (output,) = program.graph_module.graph.output_node().args[0]
+    assert torch.allclose(evaluation.values[output].float(), net(*image()), rtol=0, atol=1e-6)
+    (codes,) = quantised_constants(program, {**program.state_dict, **program.constants}).values()
+    assert codes.dtype == torch.int8
