@@ -24,6 +24,7 @@ from safe_arm.core.island import (
 from safe_arm.quantizer.annotation.left_float import Ledger
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_value
+from safe_arm.quantizer.calibration.range_ends import keep_ends_of_ranges
 from safe_arm.quantizer.calibration.small_steps import allow_small_steps
 from safe_arm.quantizer.calibration.weighted_means import keep_weighted_means
 from safe_arm.quantizer.calibration.whole_numbers import keep_whole_numbers
@@ -72,6 +73,7 @@ def guard_observers(
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
     joined = joined_values(observers)
     attempted(allow_small_steps, observers)
+    attempted(keep_ends_of_ranges, observers)
     attempted(keep_whole_numbers, observers)
     attempted(keep_weighted_means, observers)
     attempted(part_domains, observers)
