@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Any distance of a 16-bit table from its function is right here: the proof decided whether it is too large.
 _FARTHEST = 2**16
+#: Why outputs differ though no delegate is wrong.
+_ROUNDED_ON = "each delegate is right on what it read: the outputs differ by ties, or by what a tolerance allows"
 #: Seconds that one run of a delegate may take.
 _TIME_LIMIT = 600.0
 
@@ -67,7 +69,9 @@ class Gap:
     def __str__(self) -> str:
         if not self.worst:
             return f"{self.name}: no difference"
-        unit = "codes" if self.codes else "absolute"
+        unit = "absolute"
+        if self.codes:
+            unit = "code" if self.worst == 1 else "codes"
         return f"{self.name}: {self.worst:g} {unit} at most, {self.mean:.3g} on average, {self.sqnr:.1f} dB"
 
 
@@ -118,7 +122,10 @@ class VerificationReport:
 
     def __str__(self) -> str:
         """Return a line for each output and each delegate."""
-        return "\n".join(map(str, (*self.outputs, *self.boundaries)))
+        lines = list(map(str, (*self.outputs, *self.boundaries)))
+        if self.verified and any(gap.worst for gap in self.outputs):
+            lines.append(_ROUNDED_ON)
+        return "\n".join(lines)
 
 
 @torch.no_grad()

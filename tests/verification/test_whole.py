@@ -20,6 +20,7 @@ import safe_arm
 from safe_arm import SafeArmPartitioner, SafeArmPassManager, SafeTOSAQuantizer, UsageError
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.model_server import NoResultError
+from safe_arm.verification.whole import Boundary, Gap, VerificationReport
 
 RELU_DROPPED = next(m for m in MUTATIONS if m.id == "relu-dropped")
 
@@ -76,6 +77,16 @@ def test_the_first_delegate_that_goes_wrong_is_named(lowered, wrong):
     assert second.gaps[0].worst > 0
     assert report.outputs[0].worst > 0
     assert 0 < report.outputs[0].sqnr < 60
+
+
+def test_of_outputs_that_differ_by_a_tie_it_says_why():
+    off = Gap("output 0", 1.0, 0.01, 60.0, codes=True)
+    right, wrong = Boundary("tag0", (off,), ""), Boundary("tag0", (off,), "differs")
+    first, verified, why = str(VerificationReport((off,), (right,))).splitlines()
+    assert (first, verified) == ("output 0: 1 code at most, 0.01 on average, 60.0 dB", "tag0: verified")
+    assert "ties" in why
+    assert "ties" not in str(VerificationReport((off,), (wrong,)))
+    assert "ties" not in str(VerificationReport((Gap("output 0", 0.0, 0.0, math.inf, codes=True),), (right,)))
 
 
 def test_of_a_float_delegate_the_operator_alone_is_blamed():

@@ -96,8 +96,7 @@ class Ledger:
         sentences = []
         if operators:
             sentences.append(
-                f"{len(operators)} operator(s) stay float because quantising them failed;"
-                f" the rest is quantised. {'; '.join(operators)}"
+                f"{len(operators)} operator(s) stay float because quantising them failed: {'; '.join(operators)}"
             )
         if others:
             sentences.append(

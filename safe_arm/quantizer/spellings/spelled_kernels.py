@@ -62,10 +62,12 @@ def _convolved(
     for size, side, step, margin, stride_of_side in zip(*how, strict=True):
         reach = size + 2 * margin - step * (side - 1) - 1
         sides.append(reach // stride_of_side + 1)
-    image = weights.bmm(rows).reshape(outputs, batch, *sides).transpose(0, 1)
-    if bias is None:
-        return image
-    return image + bias.reshape(1, outputs, 1, 1)
+    sums = weights.bmm(rows)
+    if (
+        bias is not None
+    ):  # Added before anything moves the sums, it is added in 32 bits.
+        sums = sums + bias.reshape(groups, outputs // groups, 1)
+    return sums.reshape(outputs, batch, *sides).transpose(0, 1)
 
 
 def _convolve_sequence(

@@ -2,10 +2,12 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, min_max, quantize, tosa
+from ratios import borders_and_ours
 from small import Lambda
 from spelled import Whole, left_on_the_cpu
 
@@ -25,9 +27,10 @@ def mixed(m, x, k):
 
 class TestKernels(Whole):
     inputs = INPUTS
-    lowered = ("mixed", "of two groups", "of a layer, with a bias")
+    lowered = ("mixed, with a bias", "of two groups", "of a layer, with a bias")
     written: ClassVar = {
         "mixed": mixed,
+        "mixed, with a bias": lambda m, x, k: F.conv2d(x, k.tanh(), k[0, :1, 0, 0] * 2, padding=1).relu(),
         "of each channel": lambda m, x, k: F.conv2d(x, (k * 2).transpose(0, 1), groups=4),
         "of two groups": lambda m, x, k: F.conv2d(x, k.relu().reshape(2, 2, 3, 3), groups=2, stride=2, padding=(1, 0)),
         "dilated": lambda m, x, k: F.conv2d(x, k.neg(), dilation=2, padding=2),
@@ -48,3 +51,15 @@ class TestKernels(Whole):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
         quantised = quantize(Lambda(mixed), INPUTS, tosa(PROFILES[0]), **how)
         assert left_on_the_cpu(quantised, INPUTS) == ["aten::convolution"]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_computed_bias_is_added_before_the_sums_are_rounded(groups):
+    def rule(m, x, k, b):
+        return F.conv2d(x, k.tanh(), b.tanh() - 1, groups=groups).relu()
+
+    generator = torch.Generator().manual_seed(0)
+    shapes = (2, 2, 8, 8), (4, 2 // groups, 3, 3), (4,)
+    samples = [tuple(torch.randn(shape, generator=generator) for shape in shapes) for _ in range(8)]
+    borders, ours = borders_and_ours(rule, samples)
+    assert ours > borders - 0.5
