@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: Of a quantised operator that lowers whole only.
+TAKEN_APART = "was taken apart before the partitioner saw it"
 #: Maximum number of characters of what the quantiser raised.
 LONGEST = 160
 _RETURNS = r"(\([^)]*\)|[\w\[\]?]+(\(\w!?\))?)"

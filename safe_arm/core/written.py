@@ -28,12 +28,18 @@ def written(node: Node) -> str:
     _, layer = _innermost(node)
     if layer.startswith(_LAYERS) and not layer.startswith(_NO_LAYERS):
         return layer.rsplit(".", 1)[-1]
+    exported = exported_operator(node)
+    return "" if _plain(exported) == _plain(op_name(node)) else exported
+
+
+def exported_operator(node: Node) -> str:
+    """Return the ATen operator that was exported where a node is now, such as ``aten::silu``; empty if unknown."""
     exported = ""
     for target in _targets(node):
         namespace, _, rest = target.partition(".")
         if namespace == "aten" and rest:
             exported = f"aten::{rest.partition('.')[0]}"
-    return "" if _plain(exported) == _plain(op_name(node)) else exported
+    return exported
 
 
 def model_class(nodes: Iterable[Node]) -> str:

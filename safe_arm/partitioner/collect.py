@@ -29,6 +29,7 @@ from safe_arm.core.island import (
 )
 from safe_arm.core.macs import macs
 from safe_arm.core.notes import note_on, notes_on
+from safe_arm.core.plain_reasons import TAKEN_APART
 from safe_arm.core.programs import constant_placeholders
 from safe_arm.core.record import (
     Applied,
@@ -41,9 +42,15 @@ from safe_arm.core.record import (
 )
 from safe_arm.core.source_line import source_line
 from safe_arm.core.unit_accuracy import UNIT_KEY
-from safe_arm.core.written import model_class, module_path, written
+from safe_arm.core.written import (
+    exported_operator,
+    model_class,
+    module_path,
+    written,
+)
 from safe_arm.partitioner.borders import borders
 from safe_arm.partitioner.demotion import Settled
+from safe_arm.partitioner.kept_whole import was_taken_apart
 from safe_arm.partitioner.plan import Plan
 from safe_arm.partitioner.proposal import Proposal
 from safe_arm.quantizer.annotation.left_float import reason_left_float
@@ -231,6 +238,9 @@ class _Judge:
     def _reasons(self, node: Node) -> tuple[Reason, ...]:
         """Say why a node is a fallback: the reasons of our plan first, then those of stock."""
         reasons = list(self.ours.get(node, ()))
+        if not reasons and was_taken_apart(node):
+            text = f"{exported_operator(node)} {TAKEN_APART}"
+            reasons.append(Reason(text, "stock"))
         for text in self.proposal.by_checks.get(node, ()):
             reasons.append(Reason(text, "stock"))
         for text in self.proposal.at_border.get(node, ()):

@@ -9,7 +9,7 @@ from itertools import chain, product
 
 import networkx as nx
 
-from safe_arm.core.plain_reasons import plain_left_float
+from safe_arm.core.plain_reasons import TAKEN_APART, plain_left_float
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.core.verdict_graph import graph_of
 from safe_arm.report.numbers import counted, percent, short
@@ -25,8 +25,6 @@ _BY_STAGE = {
 }
 _BY_SCRIPT = "it runs on the CPU instead; {} reproduces it, for a bug report"
 _SCRIPT = "a script of --repro-dir DIR (repro_dir=)"
-#: ``to_edge_transform_and_lower`` asks the partitioner, which wants linear layers whole.
-_LINEAR_TAKEN_APART = "aten::addmm"
 #: Stock takes the copies and casts that name an order of dimensions, which ``_skip_dim_order=True`` leaves out.
 _WITHOUT_DIM_ORDER = ("aten::clone", "aten::_to_copy")
 #: Operators that only a model in training mode has.
@@ -174,8 +172,8 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
     """Return the advice for an operator that a check of the stock partitioner's refuses."""
     is_ethos_u = report.subject.target.startswith("ethos-u")
     on_cpu = _ON_CORTEX_M if is_ethos_u else _ON_CPU
-    if operator == _LINEAR_TAKEN_APART:
-        return f"lower with to_edge_transform_and_lower, since to_edge takes linear layers apart, or {on_cpu}"
+    if TAKEN_APART in text:
+        return f"lower with to_edge_transform_and_lower, and without run_decompositions(), or {on_cpu}"
     if operator in _WITHOUT_DIM_ORDER:
         return f"lower without _skip_dim_order=True (EdgeCompileConfig), or {on_cpu}"
     if operator in _OF_TRAINING:

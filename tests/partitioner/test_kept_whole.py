@@ -1,14 +1,18 @@
 """An activation that is left float between quantised layers is delegated; stock raises, or leaves it on the CPU."""
 
 import pytest
+import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+from executorch.exir import to_edge
 from graph_changes import quantised_around
-from lowering import PROFILES, delegates, lower, lower_exactly, tosa
+from lowering import EDGE, PROFILES, delegates, lower, lower_exactly, tosa
 from small import image
 
+from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import op_name
+from safe_arm.core.plain_reasons import TAKEN_APART
 from safe_arm.partitioner.kept_whole import kept_whole
 
 ACTIVATIONS = {"hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid, "silu": F.silu}
@@ -40,3 +44,28 @@ def test_one_that_is_quantised_is_stocks_to_decide(name):
     graph_module = quantised_around(ACTIVATIONS[name], in_part=False)
     assert kept_whole(activation_of(graph_module, name), "reject") is None
     assert kept_whole(activation_of(quantised_around(ACTIVATIONS[name]), name), "reject") is False
+
+
+def reasons_in(program, profile=PROFILES[0], **options):
+    """Why a program's operators would stay on the CPU, in a dry run."""
+    report = SafeArmPartitioner(tosa(profile), preflight=False, verify=False, **options).audit(program)
+    return {verdict.op: verdict.reason for verdict in report.verdicts if verdict.computes and not verdict.delegate}
+
+
+@pytest.mark.parametrize(("operator", "part"), [("silu", "mul"), ("hardswish", "div"), ("linear", "addmm")])
+def test_what_to_edge_took_apart_says_so(operator, part):
+    function = ACTIVATIONS.get(operator) or torch.nn.Linear(8, 8)
+    graph_module = quantised_around(function, in_part=False)
+    for decomposed in (False, True):
+        program = torch.export.export(graph_module, image())
+        program = to_edge(program.run_decompositions() if decomposed else program, compile_config=EDGE)
+        reasons = reasons_in(program.exported_program())
+        assert reasons[f"aten::{part}"] == f"aten::{operator} {TAKEN_APART}"
+
+
+def test_one_that_is_left_float_says_no_such_thing():
+    graph_module = quantised_around(F.silu)
+    program = to_edge(torch.export.export(graph_module, image()), compile_config=EDGE).exported_program()
+    reasons = reasons_in(program)
+    assert TAKEN_APART not in "".join(reasons.values())
+    assert "aten::mul" in reasons

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.reports import large_report
+from safe_arm.core.plain_reasons import TAKEN_APART
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.causes import causes
 
@@ -65,7 +66,8 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (Reason("x", "check", "S5"), {}, "rewrite it, or leave it to the CPU"),
         (STOCK, {}, "write it with other operators"),
         (STOCK, {}, "or leave it to the CPU (XnnpackPartitioner() after SafeArmPartitioner makes that faster)"),
-        (STOCK, {"op": "aten::addmm"}, "lower with to_edge_transform_and_lower"),
+        (Reason(f"aten::silu {TAKEN_APART}", "stock"), {}, "lower with to_edge_transform_and_lower"),
+        (STOCK, {"op": "aten::addmm"}, "write it with other operators"),
         (STOCK, {"op": "aten::clone"}, "lower without _skip_dim_order=True"),
         (STOCK, {"op": "aten::bmm"}, "write it with other operators"),
         (Reason("Had torch.float32 input x", "stock"), {}, "quantise it"),
