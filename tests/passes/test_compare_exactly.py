@@ -58,8 +58,8 @@ def test_a_comparison_is_that_of_the_values():
 
 
 def test_sixteen_bits_too():
-    x, y, more = (torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2, 100))
-    inputs, other = (x, 3 * y), (more, 3 * more)
+    x, y, more = (4 * torch.randn(1, 4, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2, 100))
+    inputs, other = (x, 1.7 * y), (more, 1.7 * more)
     graph_module = quantized(Lambda(lambda m, x, y: torch.maximum(x, y)), inputs, WIDE, wide=True)
     assert stock_codes_apart(graph_module, inputs, tosa(WIDE), other) == 1
     lower_exactly(graph_module, tosa(WIDE), inputs, other, verify=False)
