@@ -30,7 +30,7 @@ ACTIVATIONS = named(
 #: Where the Arm annotators mark, in ``node.meta["custom"]``, what the backend shall lower as quantised.
 MARK_KEY = "_arm_annotation_info"
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
-#: Of weights that ``convert_pt2e(fold_quantize=False)`` leaves to be quantised.
+#: The quantiser of weights in a graph of ``convert_pt2e(fold_quantize=False)``.
 QUANTIZE_CHANNELS = "quantized_decomposed::quantize_per_channel"
 DEQUANTIZE = (
     "quantized_decomposed::dequantize_per_tensor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Of a quantised operator that lowers whole only.
+#: The end of the reason for a part of an operator that is lowered whole or not at all.
 TAKEN_APART = "was taken apart before the partitioner saw it"
 #: Maximum number of characters of what the quantiser raised.
 LONGEST = 160

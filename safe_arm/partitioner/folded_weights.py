@@ -1,4 +1,4 @@
-"""Weights that a program still quantises are the codes of its state.
+"""Fold the quantise nodes of weights, as ``convert_pt2e`` does by default.
 
 ``convert_pt2e(fold_quantize=False)`` leaves a quantise node behind each weight. Stock's convolutions read codes of a
 placeholder only.

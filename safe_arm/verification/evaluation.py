@@ -276,10 +276,18 @@ def _quantize(
     return ((x.double() / scale).round() + zero).clamp(low, high).to(dtype)
 
 
-def _quantize_channels(x: Tensor, *arguments: Any) -> Tensor:
+def _quantize_channels(
+    x: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    axis: int,
+    low: int,
+    high: int,
+    dtype: torch.dtype,
+) -> Tensor:
     """Quantise weights in float32, as the device is given them."""
     quantize = torch.ops.quantized_decomposed.quantize_per_channel
-    return quantize(x.float(), *arguments)
+    return quantize(x.float(), scales, zeros, axis, low, high, dtype)
 
 
 def _dequantize(codes: Tensor, scale: float, zero: int, *_: Any, **__: Any) -> Tensor:

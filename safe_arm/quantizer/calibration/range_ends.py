@@ -17,7 +17,7 @@ from safe_arm.quantizer.graphs.stand_ins import Observers
 
 #: Number of steps of 8 bits.
 _STEPS = 255
-#: What the search cuts off by its own rounding is no more of the last bins; what it cuts off on purpose is.
+#: Number of bins that the search may cut off by its own rounding; if it cuts off more, it does so on purpose.
 _BINS = 1.5
 
 

@@ -63,9 +63,8 @@ def _convolved(
         reach = size + 2 * margin - step * (side - 1) - 1
         sides.append(reach // stride_of_side + 1)
     sums = weights.bmm(rows)
-    if (
-        bias is not None
-    ):  # Added before anything moves the sums, it is added in 32 bits.
+    if bias is not None:
+        # The sum has 32 bits, since nothing moves the products before.
         sums = sums + bias.reshape(groups, outputs // groups, 1)
     return sums.reshape(outputs, batch, *sides).transpose(0, 1)
 
