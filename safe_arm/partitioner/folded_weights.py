@@ -26,7 +26,7 @@ def with_folded_weights(program: ExportedProgram) -> ExportedProgram:
     Args:
         program: as ``torch.export`` gives it, before decompositions; left as it is.
     """
-    if not list(_quantised(program)):
+    if next(_quantised(program), None) is None:
         return program
     duplicate = copy.deepcopy(program.graph_module)
     copied = with_graph(program, duplicate, program.state_dict)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: Any distance of a 16-bit table from its function is right here: the proof decided whether it is too large.
 _FARTHEST = 2**16
 #: Why outputs differ though no delegate is wrong.
-_ROUNDED_ON = "each delegate is right on what it read: the outputs differ by ties, or by what a tolerance allows"
+_ROUNDED_ON = "no delegate is wrong on what it read: ties and what a tolerance allows make differences of a few codes"
 #: Seconds that one run of a delegate may take.
 _TIME_LIMIT = 600.0
 
@@ -123,7 +123,7 @@ class VerificationReport:
     def __str__(self) -> str:
         """Return a line for each output and each delegate."""
         lines = list(map(str, (*self.outputs, *self.boundaries)))
-        if self.verified and any(gap.worst for gap in self.outputs):
+        if self.verified and any(gap.codes and gap.worst for gap in self.outputs):
             lines.append(_ROUNDED_ON)
         return "\n".join(lines)
 

@@ -10,7 +10,8 @@ from small import Lambda, image
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from safe_arm import SafeTOSAQuantizer
+import safe_arm
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.partitioner.folded_weights import with_folded_weights
 
 FROM_1_5 = pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 hands no program on before it decomposes it")
@@ -43,6 +44,14 @@ def unfolded(net, fold=False):
     prepared = prepare_pt2e(torch.export.export(model, image()).module(check_guards=False), quantizer)
     prepared(*image())
     return convert_pt2e(prepared, fold_quantize=fold)
+
+
+@FROM_1_5
+def test_such_a_graph_is_a_reference_of_verify():
+    graph_module = unfolded(NETS["convolution"])
+    manager = lower(graph_module, image(), SafeArmPartitioner(SPEC, verify=False))
+    report = safe_arm.verify(manager, [image(), image(1)], reference=graph_module)
+    assert [gap.worst for gap in report.outputs] == [0]
 
 
 @FROM_1_5

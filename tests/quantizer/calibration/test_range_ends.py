@@ -85,4 +85,4 @@ def test_what_the_search_cuts_off_on_purpose_stays_cut_off(monkeypatch):
     ends = torch.tensor(-0.5), torch.tensor(0.5)
     monkeypatch.setattr(HistogramObserver, "_non_linear_param_search", lambda self: ends)
     observer = kept(observer_of(torch.linspace(-1, 1, 999)))
-    assert float(observer.calculate_qparams()[0]) == pytest.approx(0.5 / 32767, rel=1e-3)
+    assert float(observer.calculate_qparams()[0]) == pytest.approx(0.5 / 32767, rel=1e-5)
