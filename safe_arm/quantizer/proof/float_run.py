@@ -34,6 +34,7 @@ from safe_arm.quantizer.proof.float_net import (
     Call,
     FloatNet,
     Results,
+    copies_of,
     results_of,
     set_state,
     state_kept,
@@ -154,7 +155,10 @@ class FloatRun:
             self._structure = None
             return
         if self.closes:
-            self._state = StateLeft(self.net.rest_of(prepared))
+            rest = self.net.rest_of(prepared)
+            for name, value in copies_of(prepared, rest).items():
+                set_attribute(prepared, name, value)
+            self._state = StateLeft(rest)
             self._state.watch(prepared)
         parts = list(prepared.modules())
         observed = any(isinstance(part, ObserverBase) for part in parts)
