@@ -16,6 +16,8 @@ from profiles import PROFILES
 
 from safe_arm.core import versions
 
+# Imports and collection make objects that stay: until the tests begin, there is nothing to collect.
+gc.disable()
 # ExecuTorch looks for model-converter and Vela on PATH only, and the environment is not activated.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 # The tests run in two processes; small nets gain nothing from threads in each.
@@ -76,6 +78,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
     versions.version = cache(versions.version)
     if "torch" in sys.modules:
         from operator_tables import filled_quickly

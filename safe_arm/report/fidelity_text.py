@@ -15,7 +15,7 @@ from safe_arm.report.numbers import counted
 from safe_arm.report.wrapped_text import Lines
 
 EXACT = "exact"
-WITHIN_ROUNDING = "within the rounding of float32"
+WITHIN_ROUNDING = "within the rounding of floats"
 #: Maximum number of outputs that a text names.
 OUTPUTS = 5
 #: Units of a difference, which do not compare with each other; a difference in the last is named before others.
@@ -108,9 +108,13 @@ def _share(agreement: float) -> str:
 
 
 def verified_line(verifications: Sequence[Verification]) -> str:
-    """Return how many delegates were verified, and how far the one that differs most is from the quantised graph."""
+    """Return how many delegates were verified, and how far the one that differs most is from what was lowered."""
     good = [each for each in verifications if each.verified]
-    line = f"{len(good)} of {counted(len(verifications), 'delegate')} against the quantised graph"
+    floats = bool(good) and all(each.apart_unit == "relative" for each in good)
+    reference = "the float program" if floats else "the quantised graph"
+    line = (
+        f"{len(good)} of {counted(len(verifications), 'delegate')} against {reference}"
+    )
     if not good:
         return line
     worst = good[0]

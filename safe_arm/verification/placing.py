@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.island import QParams
 from safe_arm.core.origins import origin
 from safe_arm.verification import taps
@@ -22,6 +23,7 @@ from safe_arm.verification.delegate import Delegate, Runner, arranged, as_promis
 from safe_arm.verification.distance import Distance, distance
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.model_server import ReferenceModelError
+from safe_arm.verification.rounding import FLOAT
 
 #: A value with more axes longer than 1 is looked for in its own layout only.
 _AXES = 4
@@ -226,9 +228,12 @@ class _Search:
         return PlacedValue(actual, distance(self.node, actual, self.eager), place)
 
     def _closest(self, indices: Iterable[int]) -> PlacedValue | None:
-        """Return the tensor and its layout that are nearest to the value."""
+        """Return the tensor and its layout that are nearest to the value.
+
+        Where floats have 16 bits, the bound of a long sum may admit several layouts.
+        """
         closest: PlacedValue | None = None
-        nearest: tuple[float, float] | None = None
+        nearest: tuple[float, ...] | None = None
         shape = tuple(self.value.shape)
         dtype = self.value.dtype
         for index in indices:
@@ -236,11 +241,14 @@ class _Search:
             for number, layout in enumerate(layouts):
                 actual = layout.to(dtype)
                 apart = distance(self.node, actual, self.eager)
-                order = apart.wrong, apart.worst
+                within = 0.0
+                if not apart.codes and apart.worst == 0:
+                    within = largest(absolute_difference(actual, self.value))
+                order = apart.wrong, apart.worst, within
                 if nearest is None or order < nearest:
                     nearest = order
                     closest = PlacedValue(actual, apart, Place(index, number))
-                if apart.worst == 0:
+                if apart.worst == 0 and within <= FLOAT * largest(self.value):
                     return closest
         return closest
 

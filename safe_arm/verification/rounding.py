@@ -2,8 +2,8 @@
 
 The error of a sum of n products in float32, in any order, is at most (n + few) * u times the sum of their absolute
 values, u = 2**-24 (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The few are roundings that passes add
-when they fold factors into a weight. An error of an input is multiplied as the input is. So the bound of a sum is the
-same sum of absolute values and errors.
+when they fold factors into a weight. Floats of 16 bits are summed in float32 as well; only the few are of 16 bits. An
+error of an input is multiplied as the input is. So the bound of a sum is the same sum of absolute values and errors.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import DEQUANTIZE, is_marked_quantized, op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
 
+#: The largest relative error of one rounding to float32.
+_FLOAT32 = 2.0**-24
 #: Roundings that passes may add to a product: batch norms and scalars are folded into weights.
 _FOLDED = 8
 #: Error bound of a function, in roundings of its largest value: passes compute some by polynomials, or in steps.
 _FUNCTION = 168
 #: The same relative to the value in float32; an output that is off by more has its operators checked one by one.
-FLOAT = _FUNCTION * 2.0**-24
+FLOAT = _FUNCTION * _FLOAT32
 
 
 #: They move values or choose among them: applied to the errors of the input, they give the error of the output.
@@ -131,11 +133,20 @@ class Arithmetic:
         value = self.argument(x)
         return value.double().abs() if is_float(value) else value
 
+    def of_sum(self, terms: int) -> float:
+        """Return the relative error of a sum of that many terms.
+
+        A transposed convolution sums in the dtype of its result (op_tosa_transpose_conv2d.py).
+        """
+        transposed = op_name(self.node) == "aten::convolution" and self.node.args[6]
+        rounding = self.unit if transposed else _FLOAT32
+        return terms * rounding + _FOLDED * self.unit
+
     def summand(self, x: Any, terms: int) -> Any:
         """Return the share of an argument in the error of a sum of that many terms."""
         if not is_float(self.argument(x)):
             return self.argument(x)
-        return self.size(x) * ((terms + _FOLDED) * self.unit) + self.off(x)
+        return self.size(x) * self.of_sum(terms) + self.off(x)
 
     def run(self, change: Callable[[Node], Any]) -> Any:
         """Run the operator on changed inputs and return the result without its sign."""
@@ -322,7 +333,7 @@ def _normalised_over(
     differences = (values - values.mean(-1, True)).abs()
     variance = differences.square().mean(-1, True)
     of_variance = ((2 * differences + error) * error).mean(-1, True)
-    of_variance = of_variance + terms * of.unit * variance
+    of_variance = of_variance + min(of.of_sum(terms), terms * of.unit) * variance
     factor = (variance + epsilon).rsqrt()
     least = (variance + epsilon - of_variance).clamp(min=0)
     of_factor = least.rsqrt() - factor + _FUNCTION * of.unit * factor

@@ -19,7 +19,7 @@ def proven(tag="tag0", worst=0.0, note="", **apart):
     ("record", "says"),
     [
         (proven(), "exact"),
-        (proven(apart_unit="relative"), "within the rounding of float32"),
+        (proven(apart_unit="relative"), "within the rounding of floats"),
         (proven(**POOLS), POOLS_SAID),
         (proven(apart_worst=1.0, apart_mean=0.004, ties=("avg_pool2d",), apart_output=2),
          "operator by operator; ties of avg_pool2d add up to 1 code at output 2, mean 0.004"),
@@ -47,7 +47,8 @@ def test_of_several_delegates_the_one_that_differs_most_is_named():
     assert verified_line([proven(), failed]) == "1 of 2 delegates against the quantised graph: exact"
     assert verified_line([failed]) == "0 of 1 delegate against the quantised graph"
     floats = proven("tag4", apart_unit="relative")
-    assert verified_line([proven(), floats]).endswith(": within the rounding of float32")
+    assert verified_line([proven(), floats]).endswith(" the quantised graph: within the rounding of floats")
+    assert verified_line([floats, failed]).startswith("1 of 2 delegates against the float program: within")
 
 
 def test_an_outcome_names_the_sets_it_was_tried_on():
