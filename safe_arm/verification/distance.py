@@ -12,7 +12,7 @@ from safe_arm.core.differences import absolute_difference, largest
 from safe_arm.core.island import QParams, is_dequantize, is_marked_quantized, op_name
 from safe_arm.core.operators import VIEWS
 from safe_arm.verification.evaluation import Evaluation
-from safe_arm.verification.rounding import FLOAT
+from safe_arm.verification.rounding import subnormal, unknown
 
 #: A value this close to the middle between two codes, in codes, may be rounded to either. TOSA rounds ties up and
 #: PyTorch to even; scales are float32, so a value of n codes may be n * 2**-23 off.
@@ -125,11 +125,11 @@ def relative_beyond_rounding(
     expected = evaluation.values[node]
     off = (evaluation.errors or {}).get(node)
     size = largest(expected)
-    unknown = FLOAT * size
+    most = unknown(node) * size
     if off is None:
-        bound = unknown if is_marked_quantized(node) else 0.0
+        bound = most if is_marked_quantized(node) else 0.0
         off = torch.full_like(expected, bound, dtype=torch.float64)
-    allowed = torch.where(off.isfinite(), off, unknown) + _TINY
+    allowed = torch.where(off.isfinite(), off, most) + _TINY + subnormal(node)
     # Values that overflow do so on the device as well.
     apart = absolute_difference(actual, expected.to(actual.dtype))
     relative = apart / max(size, largest(actual), _TINY)

@@ -30,6 +30,8 @@ _FLOAT32 = 2.0**-24
 _FOLDED = 8
 #: Error bound of a function, in roundings of its largest value: passes compute some by polynomials, or in steps.
 _FUNCTION = 168
+#: The same in 16 bits, in which few steps are rounded.
+_NARROW_FUNCTION = 16
 #: The same relative to the value in float32; an output that is off by more has its operators checked one by one.
 FLOAT = _FUNCTION * _FLOAT32
 
@@ -105,13 +107,7 @@ class Arithmetic:
     @property
     def unit(self) -> float:
         """The largest relative error of one rounding."""
-        units = []
-        for value in tree_leaves(self.node.meta.get("val")):
-            if is_float(value):
-                units.append(torch.finfo(value.dtype).eps / 2)
-            elif isinstance(value, Tensor):
-                units.append(torch.finfo(torch.float32).eps / 2)
-        return max(units)
+        return unit_of(self.node)
 
     def argument(self, x: Any) -> Any:
         """Return the value of an argument, which is a node or a constant."""
@@ -163,12 +159,34 @@ class Arithmetic:
 
         An intermediate value of a pass may be larger than the result: 1 plus an error function that is close to -1.
         """
-        relative = max(_FUNCTION * self.unit, _APPROXIMATE.get(op_name(self.node), 0.0))
+        relative = max(unknown(self.node), _APPROXIMATE.get(op_name(self.node), 0.0))
         intermediate = 1.0
         for node in self.node.all_input_nodes:
             if is_float(self.values[node]):
                 intermediate = max(intermediate, largest(self.values[node]))
         return max(relative * largest(value), _FOLDED * self.unit * intermediate)
+
+
+def unit_of(node: Node) -> float:
+    """Return the largest relative error of one rounding of a node's value."""
+    units = [_FLOAT32]
+    for value in tree_leaves(node.meta.get("val")):
+        if is_float(value):
+            units.append(torch.finfo(value.dtype).eps / 2)
+    return max(units)
+
+
+def subnormal(node: Node) -> float:
+    """Return how far roundings of values below the smallest normal float of a node's dtype may be off."""
+    value = node.meta.get("val")
+    info = torch.finfo(value.dtype if is_float(value) else torch.float32)
+    return _FOLDED * info.tiny * info.eps
+
+
+def unknown(node: Node) -> float:
+    """Return the relative error that a value may have of which nothing else is known, as of a function."""
+    unit = unit_of(node)
+    return _FUNCTION * unit if unit == _FLOAT32 else _NARROW_FUNCTION * unit
 
 
 def is_float(value: object) -> TypeGuard[Tensor]:
@@ -256,6 +274,21 @@ def _multiplied(of: Arithmetic) -> Tensor:
     rounding = a * ((1 + _FOLDED) * of.unit)
     bound: Tensor = (rounding + off_a) * (b + off_b) + a * off_b
     return bound.expand(of.value.shape)
+
+
+def _divided(of: Arithmetic) -> Tensor | None:
+    """Bound a quotient, which passes compute as a product with a reciprocal."""
+    dividend, divisor = of.node.args
+    if of.node.kwargs:  # of integers
+        return None
+    of_dividend, of_divisor = (
+        of.off(x) if isinstance(x, Node) else 0.0 for x in (dividend, divisor)
+    )
+    size = of.value.abs()
+    least = (torch.as_tensor(of.size(divisor)).abs() - of_divisor).clamp(min=0)
+    bound: Tensor = (of_dividend + size * of_divisor) / least
+    bound = bound + size * (_FOLDED * of.unit)
+    return bound.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def _product(of: Arithmetic) -> Tensor:
@@ -396,6 +429,7 @@ _RULES: tuple[tuple[frozenset[str], Callable[[Arithmetic], Any]], ...] = (
     (named("logit"), _logit),
     (named("add sub"), _added),
     (named("mul"), _multiplied),
+    (named("div"), _divided),
     (named("constant_pad_nd"), _padded),
     (named("_softmax"), _softmax),
     (named("_native_batch_norm_legit_no_training"), _normalised),

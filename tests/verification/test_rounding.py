@@ -226,6 +226,21 @@ def test_a_lost_channel_is_found_among_long_sums_of_16_bits(dtype, profile):
     assert {v.op for v in report.demoted} >= {"aten::convolution"}
 
 
+def divided_by_its_deviation(m, x):
+    apart = x - x.mean(1, keepdim=True)
+    return apart / (apart.square().mean(1, keepdim=True) + 1e-6).sqrt() * m.weight + m.bias
+
+
+@NARROW
+def test_what_the_delegate_has_no_tensor_of_is_no_difference_in_16_bits(dtype, profile):
+    """The quotient has none: its roundings, of 16 bits, are the sum's."""
+    affine = {"weight": torch.rand(1, 16, 1, 1), "bias": torch.rand(1, 16, 1, 1)}
+    net, inputs = Built(divided_by_its_deviation, **affine).to(dtype).eval(), (torch.randn(1, 16, 24, 24).to(dtype),)
+    manager, partitioner = lower_safely(net, inputs, tosa(profile), verify=True)
+    assert partitioner.report.demoted == ()
+    assert verified(manager, net, inputs).first_wrong is None
+
+
 def in_float(nodes, values):
     """Evaluate operators in float32, each on the values before it."""
     for node in nodes:
@@ -303,10 +318,41 @@ def test_a_dequantised_code_in_half_precision_is_right_within_that(codes, apart)
 def errors_of(function, x):
     """What each operator of a float program may be off, by name."""
     program = edge_program(Lambda(lambda m, x: function(x)), (x,))
-    evaluation = Evaluation(placeholder_values(program, {}, (x,)), errors={})
+    state = {**program.state_dict, **program.constants}
+    evaluation = Evaluation(placeholder_values(program, state, (x,)), errors={})
     nodes = list(call_functions(program.graph_module))
     evaluation.run(nodes)
     return {op_name(node): evaluation.errors.get(node) for node in nodes}
+
+
+@pytest.mark.parametrize("function", [torch.sigmoid, torch.tanh, F.gelu, torch.exp, lambda x: x / 3])
+@NARROW
+def test_a_function_of_16_bits_is_off_by_some_roundings(function, dtype, profile):
+    x = torch.linspace(0.5, 1, 64, dtype=dtype)
+    *_, error = (each for each in errors_of(lambda x: function(x), x).values() if each is not None)
+    exact = function(x.double())
+    assert ((function(x).double() - exact).abs() <= error).all()
+    assert (error <= 20 * torch.finfo(dtype).eps * exact.max()).all()
+
+
+def test_a_value_that_float16_has_few_bits_for_is_off_by_its_last():
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.mul.Tensor, (graph.placeholder("x"), 2.0))
+    node.meta["val"] = torch.zeros(2, dtype=torch.float16)
+    exact = torch.tensor([1.0, 1e-6], dtype=torch.float64)
+    evaluation = Evaluation({node: exact}, errors={node: exact * 0})
+    last = torch.tensor([0.0, 2.0**-24], dtype=torch.float64)
+    assert [distance(node, exact + last * steps, evaluation).wrong for steps in (1, 9)] == [0, 1]
+    node.meta["val"] = torch.zeros(2)
+    assert distance(node, exact + last, evaluation).wrong == 1
+
+
+def test_a_quotient_is_off_by_more_where_the_divisor_may_be_nothing():
+    x = torch.tensor([[1.0, 0.5]])
+    error = errors_of(lambda x: x / (x.sum(1, keepdim=True) - 1.5), x)["aten::div"]
+    assert error.isinf().all()
+    error = errors_of(lambda x: x.exp() / (x.sum(1, keepdim=True) + 1), x)["aten::div"]
+    assert (error < 1e-4).all()
 
 
 def test_a_row_s_softmax_is_off_as_that_row_is():
