@@ -21,7 +21,8 @@ LISTED = 3
 _INSPECTED = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 _PRODUCTS = named("mul div pow matmul mm bmm")
 _FLAGS = frozenset(("train", "training"))
-_COUNTER = "num_batches_tracked"
+#: How many batches a norm has seen in training ends in this name.
+COUNTER = "num_batches_tracked"
 
 
 def in_training_mode(graph_module: GraphModule) -> str:
@@ -30,7 +31,7 @@ def in_training_mode(graph_module: GraphModule) -> str:
     for op in ("get_attr", "placeholder"):
         for node in graph_module.graph.find_nodes(op=op):
             # Training uses the batch counter of a batch norm.
-            if node.users and str(node.target).endswith(_COUNTER):
+            if node.users and str(node.target).endswith(COUNTER):
                 trains = True
     if not trains:
         return ""

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from safe_arm.core.doubts import COUNTER
 from safe_arm.core.exceptions import attempted
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.quantizer.graphs.graph_edits import add_call, tensor_of
@@ -146,11 +147,13 @@ class _Aliases:
         return node
 
     def is_read(self, write: Node) -> bool:
-        """Return whether anything but writes reads what is written.
+        """Return whether anything but writes reads what is written: this call, or the next one.
 
-        Nothing reads how many batches a norm has seen.
+        No call reads how many batches a norm has seen.
         """
         root = self.root(write)
+        if root.op == "get_attr" and not str(root.target).endswith(COUNTER):
+            return True
         for node in (root, *self._by_root.get(root, ())):
             for user in node.users:
                 if not _is_write(user) or user.args[0] is not node:

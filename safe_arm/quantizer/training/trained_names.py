@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 
 from safe_arm.core.attributes import attribute, set_attribute, stored_value
+from safe_arm.core.doubts import COUNTER
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.quantizer.graphs.graph_edits import (
     add_constant,
@@ -42,7 +43,6 @@ _ARITHMETIC = (
 )
 #: Place of the flag that tells whether a norm is trained.
 _TRAINING = 5
-COUNTER = "num_batches_tracked"
 
 
 def names_of_norms(model: GraphModule) -> list[list[str]]:

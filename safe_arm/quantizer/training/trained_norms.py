@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.attributes import stored_value
+from safe_arm.core.doubts import COUNTER
 from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
@@ -30,7 +31,6 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
 )
 from safe_arm.quantizer.spellings.spelled_norms import as_image, from_image
-from safe_arm.quantizer.training.trained_names import COUNTER
 
 _ATEN = torch.ops.aten
 NORM = _ATEN.batch_norm.default

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import warnings
 from functools import partial
 from typing import ClassVar
 
@@ -11,9 +12,9 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, changes_once, graph_of
 from lowering import PROFILES, quantize, targets, tosa
 from rewriting import Correcting
-from small import Lambda
+from small import Built, Lambda
 from stateful import assigned, stateful
-from stubborn import exported, trainable
+from stubborn import exported, quantizer_of, trainable
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
@@ -174,6 +175,32 @@ def test_a_whole_input_that_is_written_into_stays_as_it_is_said():
     model = graph_of(lambda m, x: x.index_copy_(0, torch.tensor([1]), torch.ones(1, 3, 4)) * 2, *INPUTS)
     assert not changes(write_functionally, model)
     assert write_functionally(model) == ["the input x"]
+
+
+UNREAD = {
+    "a count": (lambda m, x: (m.state.add_(1), x * 2)[1], torch.float32),
+    "a whole count": (lambda m, x: (m.state.add_(1), x * 2)[1], torch.int64),
+    "a decaying mean": (lambda m, x: (m.state.mul_(0.5).add_(x.mean()), x * 2)[1], torch.float32),
+}
+
+
+@pytest.mark.parametrize(("rule", "dtype"), UNREAD.values(), ids=UNREAD)
+def test_a_state_that_only_the_next_call_reads_is_kept(rule, dtype):
+    """The pass that rewrites arithmetic in place keeps a sum that nothing reads, and not the state."""
+    samples = [(torch.full((1, 4), value),) for value in (1.0, -0.5, 0.75)]
+    net = Built(rule, state=torch.zeros(1, dtype=dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DoubtfulInputWarning)
+        graph_module = quantizer_of().quantize_with_submodules(exported(net, samples[0]), samples)
+    for sample in samples:
+        graph_module(*sample)
+        net(*sample)
+    assert (graph_module.get_buffer("state") - net.state).abs().max() < 0.02
+
+
+def test_the_count_of_a_norm_stays_as_it_is_said():
+    norm = torch.nn.BatchNorm2d(4).train()
+    assert not changes(write_functionally, exported(norm, (torch.ones(2, 4, 2, 2),)))
 
 
 def test_how_many_batches_a_norm_has_seen_is_left_alone():
