@@ -51,6 +51,7 @@ from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.bytes_as_codes import with_bytes_as_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
+from safe_arm.partitioner.float_moves import with_moves_spelled_out
 from safe_arm.partitioner.folded_weights import with_folded_weights
 from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
@@ -333,7 +334,7 @@ class SafeArmPartitioner(TOSAPartitioner):
     ) -> ExportedProgram:
         """Run the stock passes that go before the decomposition, once lost marks are set (1.5 on).
 
-        Weights are codes, and argmaxes and casts of bytes read codes, from here on.
+        Weights are codes, argmaxes and casts of bytes read codes, and rolls of floats are slices, from here on.
         A program on which stock's passes fail is returned unchanged.
         """
         exported_program = marked_again(exported_program)
@@ -341,6 +342,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         exported_program = with_argmax_of_codes(exported_program, self._integers)
         if self.tosa_spec.support_integer():
             exported_program = with_bytes_as_codes(exported_program)
+        if self.tosa_spec.support_float():
+            exported_program = with_moves_spelled_out(exported_program)
         result = attempted(super().transform_for_pre_decomposition, exported_program)
         if not isinstance(result, Caught):
             return result

@@ -26,9 +26,15 @@ def _channel_shuffle(x: Tensor, groups: int) -> Tensor:
 
 
 def _roll(x: Tensor, shifts: list[Any], dims: list[int]) -> Tensor | None:
-    """Return a roll as a concatenation of the two parts that change places, a dimension after the other."""
+    """Return a roll as a concatenation of the two parts that change places, a dimension after the other.
+
+    Without dimensions it is one of the flattened tensor.
+    """
+    if not dims:
+        flat = _roll(x.flatten(), shifts, [0])
+        return None if flat is None else flat.reshape(x.shape)
     if len(shifts) != len(dims):
-        return None  # Without dimensions it is one of the flattened tensor.
+        return None
     sizes = [x.shape[dim] for dim in dims]
     for number in (*shifts, *sizes):
         if not isinstance(number, int):
