@@ -27,6 +27,8 @@ _CONVOLUTIONS = frozenset(
     ("tosa::CONV2D", "tosa::CONV3D", "tosa::TRANSPOSE_CONV2D", _DEPTHWISE)
 )
 _INT16 = 2**15
+#: What a multiplier may be off, in its last bit: a hundredth of a code of 16 bits.
+_NEXT_TO_NOTHING = 2.0**-7
 
 
 class RescaleWideSumsPass(CorrectiveProgramPass):
@@ -36,6 +38,7 @@ class RescaleWideSumsPass(CorrectiveProgramPass):
     in those 15 bits, and int32 is rescaled with 31. The sums are shifted by the bits by which their bound exceeds 31.
     The weights bound the sums of a convolution, most often to no shift; the number of terms bounds those of a matrix
     product. The shift adds half a unit of the last bit kept to the rounding, about a thousandth of a code.
+    Factors that 15 bits are enough for stay as they are.
     """
 
     def correct(self, node: Node) -> bool:
@@ -43,7 +46,7 @@ class RescaleWideSumsPass(CorrectiveProgramPass):
             return False
         arguments: tuple[Any, ...] = node.args
         sums, dtype, factors = arguments[:3]
-        if dtype == torch.int32:
+        if dtype == torch.int32 or all(map(_is_short, factors)):
             return False
         shifts = _shifts(self._bounds(sums, factors), factors)
         if shifts is None:
@@ -97,6 +100,13 @@ def _is_wide(value: object) -> bool:
         isinstance(value, Node)
         and value.meta.get(TosaSpecialDtype.meta_key()) == TosaSpecialDtype.INT48
     )
+
+
+def _is_short(factor: float) -> bool:
+    """Return whether 15 bits are all that a factor has, as the safe quantisers see to (short_factors.py)."""
+    mantissa, _ = math.frexp(factor)
+    multiplier = mantissa * 2**15
+    return abs(multiplier - round(multiplier)) < _NEXT_TO_NOTHING
 
 
 def _shifts(bounds: list[int] | None, factors: list[float]) -> list[int] | None:

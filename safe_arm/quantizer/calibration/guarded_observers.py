@@ -25,6 +25,7 @@ from safe_arm.quantizer.annotation.left_float import Ledger
 from safe_arm.quantizer.calibration.calibration_watch import CalibrationWatch
 from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_value
 from safe_arm.quantizer.calibration.range_ends import keep_ends_of_ranges
+from safe_arm.quantizer.calibration.short_factors import shorten_factors
 from safe_arm.quantizer.calibration.small_steps import allow_small_steps
 from safe_arm.quantizer.calibration.weighted_means import keep_weighted_means
 from safe_arm.quantizer.calibration.whole_numbers import keep_whole_numbers
@@ -84,6 +85,7 @@ def guard_observers(
     attempted(end_where_readers_saturate, observers)
     attempted(keep_positive, observers)
     attempted(round_thresholds, observers)
+    attempted(shorten_factors, observers)
     for place, observer in observers.items():
         if observer is None:
             continue
