@@ -2,8 +2,18 @@
 
 import pytest
 import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_a16w8_quantization_config
 from graph_changes import quantised_whole
-from lowering import RELEASE, check_stocks_bytes, codes_apart, lower_exactly, lower_safely, stock_codes_apart, tosa
+from lowering import (
+    RELEASE,
+    check_stocks_bytes,
+    codes_apart,
+    lower_exactly,
+    lower_safely,
+    quantize,
+    stock_codes_apart,
+    tosa,
+)
 from proving import quantized
 from small import Built, Lambda, image
 from stubborn import quantizer_of
@@ -21,7 +31,8 @@ def test_stock_loses_the_saturation_and_ours_does_not():
     beyond = torch.zeros(1, 4, 8, 8)
     beyond[0, :, 2:5, 2:5] = net.conv.weight[0].sign() * inputs[0].max()
     saturating = (beyond, torch.full((1, 4, 8, 8), 0.3))
-    graph_module = quantized(net, inputs, WIDE, wide=True)
+    config = get_symmetric_a16w8_quantization_config()
+    graph_module = quantize(net, inputs, tosa(WIDE), quantizer_class=TOSAQuantizer, config=config)
     try:
         stock = stock_codes_apart(graph_module, inputs, tosa(WIDE), saturating)
     except ReferenceModelError:

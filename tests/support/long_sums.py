@@ -2,11 +2,14 @@
 
 import functools
 
+import pytest
 import torch
 import torch.nn.functional as F
 from proving import delegates_of
 from small import DQ, Q, mark_quantised
 from torch import nn
+
+from safe_arm.passes import rescale_wide_sums
 
 
 def code16(value, scale):
@@ -35,9 +38,14 @@ class LongSum(nn.Module):
 
 @functools.cache
 def long_sum(op):
-    """What a verifying partitioner proves of a sum, unproven."""
+    """What a verifying partitioner proves of a sum, unproven.
+
+    The steps are powers of two, so that a multiplier of 15 bits would do; the sum is cut off as if it would not.
+    """
     x, y = torch.zeros(1, 1, 4096), torch.zeros(1, 4096, 1)
     inputs = (x.mT if op == "convolution" else x, y)
     graph_module = mark_quantised(torch.export.export(LongSum(op), inputs).module())
-    (delegate,) = delegates_of(graph_module, inputs, "TOSA-1.0+INT+int16")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rescale_wide_sums, "_is_short", lambda factor: False)
+        (delegate,) = delegates_of(graph_module, inputs, "TOSA-1.0+INT+int16")
     return delegate
