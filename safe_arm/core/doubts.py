@@ -21,7 +21,7 @@ LISTED = 3
 _INSPECTED = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
 _PRODUCTS = named("mul div pow matmul mm bmm")
 _FLAGS = frozenset(("train", "training"))
-#: How many batches a norm has seen in training ends in this name.
+#: The name of the buffer in which a batch norm counts the batches that it has seen in training ends so.
 COUNTER = "num_batches_tracked"
 
 

@@ -27,7 +27,7 @@ _CONVOLUTIONS = frozenset(
     ("tosa::CONV2D", "tosa::CONV3D", "tosa::TRANSPOSE_CONV2D", _DEPTHWISE)
 )
 _INT16 = 2**15
-#: What a multiplier may be off, in its last bit: a hundredth of a code of 16 bits.
+#: The error that a multiplier may have, in its last bit: a hundredth of a code of 16 bits.
 _NEXT_TO_NOTHING = 2.0**-7
 
 

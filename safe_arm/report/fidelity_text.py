@@ -110,13 +110,12 @@ def _share(agreement: float) -> str:
 def verified_line(verifications: Sequence[Verification]) -> str:
     """Return how many delegates were verified, and how far the one that differs most is from what was lowered."""
     good = [each for each in verifications if each.verified]
-    floats = bool(good) and all(each.apart_unit == "relative" for each in good)
-    reference = "the float program" if floats else "the quantised graph"
-    line = (
-        f"{len(good)} of {counted(len(verifications), 'delegate')} against {reference}"
-    )
+    line = f"{len(good)} of {counted(len(verifications), 'delegate')}"
     if not good:
         return line
+    # Delegates of floats alone may be of a program that nobody has quantised.
+    floats = all(each.apart_unit == "relative" for each in good)
+    line += f" against the {'exported program' if floats else 'quantised graph'}"
     worst = good[0]
     right = EXACT
     alike = 0

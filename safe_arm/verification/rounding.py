@@ -369,7 +369,7 @@ def _normalised_over(
     of_variance = of_variance + min(of.of_sum(terms), terms * of.unit) * variance
     factor = (variance + epsilon).rsqrt()
     least = (variance + epsilon - of_variance).clamp(min=0)
-    of_factor = least.rsqrt() - factor + _FUNCTION * of.unit * factor
+    of_factor = least.rsqrt() - factor + unknown(of.node) * factor
     bound = error * (factor + of_factor) + differences * of_factor
     weight, bias = affine
     bound = bound.reshape(of.value[0].shape)

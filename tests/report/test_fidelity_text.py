@@ -45,10 +45,10 @@ def test_of_several_delegates_the_one_that_differs_most_is_named():
     )
     failed = Verification("tag3", False, "not verified: no memory", 0, 0.0, 0, 0.0)
     assert verified_line([proven(), failed]) == "1 of 2 delegates against the quantised graph: exact"
-    assert verified_line([failed]) == "0 of 1 delegate against the quantised graph"
+    assert verified_line([failed]) == "0 of 1 delegate"
     floats = proven("tag4", apart_unit="relative")
     assert verified_line([proven(), floats]).endswith(" the quantised graph: within the rounding of floats")
-    assert verified_line([floats, failed]).startswith("1 of 2 delegates against the float program: within")
+    assert verified_line([floats, failed]).startswith("1 of 2 delegates against the exported program: within")
 
 
 def test_an_outcome_names_the_sets_it_was_tried_on():

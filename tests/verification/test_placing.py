@@ -72,6 +72,20 @@ def test_where_several_floats_fit_none_is_taken(minus):
     assert verify(manager, [inputs], reference=torch.export.export(net, inputs)).first_wrong is None
 
 
+def test_of_layouts_within_a_wide_bound_the_nearest_is_taken():
+    """The bound of a long sum of 16 bits may be larger than its values."""
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),))
+    graph.output(node)
+    value = torch.rand((1, 2, 3, 4), generator=torch.Generator().manual_seed(0)).double()
+    node.meta["val"] = value.half()
+    eager = Evaluation({node: value}, errors={node: torch.full_like(value, 2.0)})
+    stored = Tapped(node.name, value.half().permute(0, 2, 3, 1).contiguous())
+    placed = place_unit([node], eager, Computed({}, [stored]), {}, 0).values[node]
+    assert placed.distance.worst == 0
+    assert torch.equal(placed.tensor, value.half().double())
+
+
 @pytest.mark.parametrize(("shape", "number"), [((1, 6), 1), ((2, 1, 3), 2), ((1, 2, 3, 2), 6), ((1,) + (2,) * 7, 1)])
 def test_a_value_may_be_stored_with_its_axes_in_any_order(shape, number):
     value = torch.rand(shape)

@@ -335,6 +335,15 @@ def test_a_function_of_16_bits_is_off_by_some_roundings(function, dtype, profile
     assert (error <= 20 * torch.finfo(dtype).eps * exact.max()).all()
 
 
+@NARROW
+def test_a_norm_of_16_bits_is_off_by_some_roundings(dtype, profile):
+    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    error = errors_of(lambda x: F.layer_norm(x, (64,)), x)["aten::native_layer_norm"][0]
+    exact = F.layer_norm(x.double(), (64,))
+    assert ((F.layer_norm(x, (64,)).double() - exact).abs() <= error).all()
+    assert (error <= 30 * torch.finfo(dtype).eps * exact.abs().max()).all()
+
+
 def test_a_value_that_float16_has_few_bits_for_is_off_by_its_last():
     graph = torch.fx.Graph()
     node = graph.call_function(torch.ops.aten.mul.Tensor, (graph.placeholder("x"), 2.0))

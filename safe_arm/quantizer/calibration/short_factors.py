@@ -14,39 +14,57 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
+from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm._compat.annotations import ScaleAndZero
+from safe_arm.acceleration.histogram_search import on_floats
+from safe_arm.core.attributes import stored_value
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers
 
 #: Number of steps of 8 bits.
 _STEPS = 255
+#: Bits of TOSA's multiplier for a sum of 48 bits.
 _BITS = 15
 
 
 def shorten_factors(observers: Observers) -> None:
     """Let the observers of weights find steps by which layers of 16 bits are rescaled exactly.
 
+    A weight that several layers read, as the steps of a recurrent layer do, is left alone: it is stored once as long as
+    its codes are the same.
+
     Args:
         observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
     """
-    layers: dict[int, list[Node]] = {}
-    for place, observer in observers.items():
+    readers: dict[object, list[EdgeOrNode]] = {}
+    for place in observers:
         if isinstance(place, tuple) and _is_weight(*place):
-            layers.setdefault(id(observer), []).append(place[1])
-    for place, observer in observers.items():
-        readers = layers.get(id(observer), [])
-        if len(readers) != 1 or not isinstance(
-            observer, UniformQuantizationObserverBase
-        ):
-            continue
-        layer = readers[0]
-        read = observers.get((layer.args[0], layer))  # type: ignore[arg-type]
-        given = _given(layer, observers)
-        if place == (layer.args[1], layer) and _is_wide(read) and _is_wide(given):
-            find = partial(_calculate_qparams, observer._calculate_qparams, read, given)
-            observer._calculate_qparams = find  # type: ignore[method-assign]
+            readers.setdefault(_contents(place[0]), []).append(place)
+    for places in readers.values():
+        observer = observers[places[0]]
+        if len(places) == 1 and isinstance(observer, UniformQuantizationObserverBase):
+            _shorten(observers, observer, *places[0])
+
+
+def _shorten(
+    observers: Observers,
+    observer: UniformQuantizationObserverBase,
+    weight: Node,
+    layer: Node,
+) -> None:
+    read = observers.get((layer.args[0], layer))  # type: ignore[arg-type]
+    given = _given(layer, observers)
+    if _is_wide(read) and _is_wide(given):
+        find = partial(_calculate_qparams, observer._calculate_qparams, read, given)
+        observer._calculate_qparams = find  # type: ignore[method-assign]
+
+
+def _contents(value: Node) -> object:
+    """Return what tells the contents of weights apart; each reader may have a copy of its own."""
+    weight = stored_value(value).detach().double()
+    return weight.shape, float(weight.sum()), float(weight.square().sum())
 
 
 def _is_weight(value: Node, layer: Node) -> bool:
@@ -87,7 +105,8 @@ def _calculate_qparams(
 
 
 def _ratio(read: Observer, given: Observer) -> Tensor:
-    """Return the step of a layer's input through that of its output."""
-    of_input, _ = read.calculate_qparams()
-    of_output, _ = given.calculate_qparams()
+    """Return the step of a layer's input, divided by that of its output."""
+    with on_floats(read), on_floats(given):
+        of_input, _ = read.calculate_qparams()
+        of_output, _ = given.calculate_qparams()
     return of_input.double() / of_output.double()

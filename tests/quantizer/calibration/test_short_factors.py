@@ -32,8 +32,9 @@ def steps(graph_module):
     """The steps of all weights, in graph order."""
     found = []
     for node in graph_module.graph.nodes:
-        if is_dequantize(node) and "per_channel" in str(node.target) and node.args[5] == torch.int8:
+        if is_dequantize(node) and "per_channel" in str(node.target) and node.args[6] == torch.int8:
             found.append(graph_module.get_buffer(node.args[1].target))
+    assert found
     return found
 
 
