@@ -62,7 +62,7 @@ class Ranges:
         return self._ranges[node]
 
     def _computed(self, node: Node, depth: int) -> Range:
-        if node.op == "placeholder" and node in self._constants:
+        if node.op in ("placeholder", "get_attr") and node in self._constants:
             # Empty, complex and 8-bit float tensors have no minimum.
             ends = attempted(self._constants[node].aminmax)
             if isinstance(ends, Caught):
@@ -165,6 +165,16 @@ def _clamped(node: Node, range_of: _RangeOf) -> Range:
     return Range(low, high)
 
 
+def _raised(node: Node, range_of: _RangeOf) -> Range:
+    exponent = node.args[1]
+    if not isinstance(exponent, (int, float)):
+        return ANYTHING
+    is_odd = exponent % 2 == 1
+    if is_odd and range_of(node.args[0]).low < 0:
+        return ANYTHING
+    return Range(0.0, math.inf)  # The root of a negative value is no number.
+
+
 #: The range of a function's values, whatever its input is.
 _IMAGES: dict[str, Range] = {
     **dict.fromkeys(("aten::exp", "aten::sqrt", "aten::rsqrt"), Range(0.0, math.inf)),
@@ -192,4 +202,5 @@ _RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
     "aten::sum": _summed,
     "aten::relu": _no_less_than_zero,
     "aten::abs": _without_sign,
+    "aten::pow": _raised,
 }

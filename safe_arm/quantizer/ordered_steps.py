@@ -152,6 +152,8 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 #: transformer.
 SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
+#: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
+NEEDED_BY_INT16 = (write_norm_roots,)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.

@@ -52,6 +52,8 @@ from safe_arm.quantizer.precision.exact_arithmetic import keep_arithmetic_exact
 from safe_arm.quantizer.precision.fine_gates import refine_gates
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
+from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
+from safe_arm.quantizer.precision.int16_roots import keep_int16_roots
 from safe_arm.quantizer.proof import float_run
 from safe_arm.quantizer.proof.float_net import (
     calibration_calls,
@@ -241,7 +243,8 @@ class _SafeRules(CheckedSettings):
         if step in ordered_steps.SLOW_ON_ETHOS_U and self._spares_cycles():
             return True
         if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._spares_cycles_of_u85():
-            return True
+            is_needed = step in ordered_steps.NEEDED_BY_INT16
+            return not (is_needed and self.is_set_to_int16)
         return step in ordered_steps.NOT_TRAINED and self._trains
 
     def _tell(self, text: str, names: Iterable[str]) -> None:
@@ -270,6 +273,8 @@ class _SafeRules(CheckedSettings):
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [
             self._convolve_pools,
+            keep_int16_reciprocals,
+            keep_int16_roots,
             self._keep_reciprocals_fine,
             *ordered_steps.KEPT_FINE,
         ]

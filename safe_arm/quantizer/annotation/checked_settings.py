@@ -11,7 +11,10 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 
 from safe_arm.quantizer.annotation.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.graphs.named_operators import ExportedNameFinder
-from safe_arm.quantizer.precision.int16_profile import check_activation_width
+from safe_arm.quantizer.precision.int16_profile import (
+    check_activation_width,
+    has_int16_activations,
+)
 from safe_arm.quantizer.training.trained_constants import is_for_training
 
 if TYPE_CHECKING:  # From 1.4 on.
@@ -23,10 +26,12 @@ class CheckedSettings(TOSAQuantizer):
 
     Attributes:
         is_set_by_name: some operators have a config by their names.
+        is_set_to_int16: some operators have a config with activations of 16 bits.
         training_config: the latest config for training that was set; None if there is none.
     """
 
     is_set_by_name = False
+    is_set_to_int16 = False
     training_config: QuantizationConfig | None = None
 
     def set_global(
@@ -98,6 +103,8 @@ class CheckedSettings(TOSAQuantizer):
     def _checked(self, config: QuantizationConfig | None) -> QuantizationConfig | None:
         """Return a config that the profile can run, with float biases if it is dynamic."""
         check_activation_width(config, self.tosa_spec)
+        if has_int16_activations(config):
+            self.is_set_to_int16 = True
         if is_for_training(config):
             self.training_config = config
         return with_float_bias_if_dynamic(config)

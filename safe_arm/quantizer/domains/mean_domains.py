@@ -25,6 +25,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     static_sizes,
 )
 from safe_arm.quantizer.precision.fine_reciprocals import is_of_softmax
+from safe_arm.quantizer.precision.int16_steps import WideObserver
 
 _ATEN = torch.ops.aten
 
@@ -38,18 +39,8 @@ _DIFFERENCE = _ATEN.sub.Tensor
 _TERMS = 16
 #: Rows after which the range that was seen is the range.
 _ROWS = 8
-#: Multiple of what was seen that the domain of 16 bits reaches to.
-_SPARE = 4
 #: The most by which a domain is wider at either end, as a share of the range that was seen.
 _MOST = 0.5
-
-
-class WideObserver(MinMaxObserver):
-    """Leaves room for values four times as large as those that calibration showed: 16 bits have steps to spare."""
-
-    def calculate_qparams(self) -> ScaleAndZero:
-        """Return scale and zero point of the range with the room around it."""
-        return self._calculate_qparams(self.min_val * _SPARE, self.max_val * _SPARE)
 
 
 class RoomyObserver(MinMaxObserver):

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec
 
-from safe_arm._compat.annotations import specs_read
+from safe_arm._compat.annotations import int8_spec, spec_at, specs_read
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
-from safe_arm.quantizer.graphs.graph_edits import stored_tensor
+from safe_arm.quantizer.graphs.graph_edits import is_stored, stored_tensor
 from safe_arm.quantizer.precision.added_products import is_observed
 from safe_arm.quantizer.precision.exact_products import (
     CODES_APART,
@@ -26,6 +27,7 @@ from safe_arm.quantizer.precision.exact_products import (
 )
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+_OF_MEANS = (torch.ops.aten.mul.Tensor, torch.ops.aten.add.Tensor)
 #: Steps of a difference in one of its coarser term. With fewer, the other term is rounded by more than it was.
 _MOST_STEPS, _FEWEST_STEPS = 16, 4
 
@@ -57,15 +59,25 @@ def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
             else:
                 constant = float(stored.abs().max())
         steps = _most_steps(node)
-        if steps and values and all(is_observed(value, node) for value in values):
+        if steps and values and all(_is_int8(value, node) for value in values):
             largest[node] = _size(steps)
             _keep(node, steps, values, constant)
     return largest
 
 
+def _is_int8(term: Node, difference: Node) -> bool:
+    """Tell whether a term is an int8 tensor, and not one of 16 bits that is read in 8 here."""
+    return is_observed(term, difference) and int8_spec(spec_at(term)) is not None
+
+
 def _most_steps(difference: Node) -> int:
-    """Return the number of steps that the sums of its squares can take; 0 if it is read by anything else."""
+    """Return the number of steps that the sums of its squares can take; 0 if it is read by anything else.
+
+    A norm has the scale of its mean of squares from that of what is squared (``norm_roots``).
+    """
     if not difference.users or not all(map(is_square, difference.users)):
+        return 0
+    if any(map(_is_of_norm, difference.users)):
         return 0
     for steps in range(_MOST_STEPS, _FEWEST_STEPS - 1, -1):
         square = _size(steps) ** 2
@@ -74,6 +86,17 @@ def _most_steps(difference: Node) -> int:
         ):
             return steps
     return 0
+
+
+def _is_of_norm(square: Node) -> bool:
+    """Tell whether the sum of a square is multiplied or raised by a constant in 32 bits already."""
+    for total in square.users:
+        for reader in total.users:
+            if reader.target not in _OF_MEANS or not is_stored(reader.args[1]):
+                continue
+            if isinstance(spec_at((total, reader)), DerivedQuantizationSpec):
+                return True
+    return False
 
 
 def _size(steps: int) -> int:

@@ -77,8 +77,6 @@ def _refine(rough: Node) -> None:
         return
     if not is_broadcast(rough):
         return
-    if is_of_softmax(rough) and not terms_of_softmax(rough):
-        return
     readers = list(rough.users)
     divisor = rough.args[0]
     write = Writer(min(readers))
@@ -102,13 +100,16 @@ def keep_reciprocals_fine(
     """
 
     def is_worth_it(found: TwoSteps) -> bool:
-        if not of_softmaxes and is_of_softmax(found.rough):
+        if found.multiplies_differences:
             return False
-        if not of_short_ones and 0 < terms_of_softmax(found.rough) < LONG:
+        if not is_of_softmax(found.rough):
+            return True
+        terms = terms_of_softmax(found.rough)
+        if not terms or (terms < LONG and not of_short_ones):
             return False
-        return not found.multiplies_differences
+        return of_softmaxes
 
-    keep_fine(model, _reciprocals(model), _annotate, is_worth_it)
+    keep_fine(model, reciprocals(model), _annotate, is_worth_it)
 
 
 def is_of_softmax(reciprocal: Node) -> bool:
@@ -125,7 +126,7 @@ def is_of_softmax(reciprocal: Node) -> bool:
     return not is_masked or is_call(value.args[0], _ATEN.sub.Tensor)
 
 
-def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
+def reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
     """Give the reciprocals in two steps."""
     for correction in calls(model, _RECIPROCAL):
         unit = correction.args[0]
@@ -142,7 +143,7 @@ def _reciprocals(model: GraphModule) -> Iterator[TwoSteps]:
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     place = (found.argument, found.rough)
-    rough = affine_spec(spec, place, _of_rough)
+    rough = affine_spec(spec, place, of_rough_reciprocal)
     give_spec(found.rough, rough)
     give_spec(found.between, rough)
     is_exact = is_of_softmax(found.rough) and keep_sum_exact(found, spec)
@@ -153,7 +154,7 @@ def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     give_spec(found.fine, exact_spec(places))
 
 
-def _of_rough(observers: Sequence[Any]) -> ScaleAndZero:
+def of_rough_reciprocal(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of a rough reciprocal for the observer of its divisor."""
     divisor = observers[0]
     step, zero_point = divisor.calculate_qparams()

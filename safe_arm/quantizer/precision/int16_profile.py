@@ -19,10 +19,7 @@ def check_activation_width(
     Raises:
         UsageError: the profile has no int16; the message names the one that has.
     """
-    if config is None:
-        return
-    specs = (config.input_activation, config.output_activation)
-    if not any(getattr(spec, "dtype", None) == torch.int16 for spec in specs):
+    if not has_int16_activations(config):
         return
     has_integer = tosa_spec.support_integer()
     if not has_integer or not tosa_spec.support_extension("int16"):
@@ -31,3 +28,11 @@ def check_activation_width(
             f"16-bit activations (a16w8) need the int16 extension, which {tosa_spec} does not have; "
             f"use {tosa_spec}{integer}+int16, or a config with 8-bit activations"
         )
+
+
+def has_int16_activations(config: QuantizationConfig | None) -> bool:
+    """Tell whether a config has activations of 16 bits."""
+    if config is None:
+        return False
+    specs = (config.input_activation, config.output_activation)
+    return any(getattr(spec, "dtype", None) == torch.int16 for spec in specs)

@@ -227,10 +227,11 @@ def keep_norm_roots(model: GraphModule) -> None:
 
 
 def sizes_of_roots(model: GraphModule) -> dict[Node, int]:
-    """Return the inverse roots of means of squares in two steps, each with its largest code."""
+    """Return the inverse roots in 32 bits of means of squares, each with its largest code."""
     sizes = {}
     for each in fine_roots(model):
-        if each.is_annotated and mean_square_of(each.argument) is not None:
+        has_32_bits = getattr(spec_at(each.fine), "dtype", None) == torch.int32
+        if has_32_bits and mean_square_of(each.argument) is not None:
             sizes[each.fine] = int(_LARGEST / _steps_in_code(each)) + 1
     return sizes
 
@@ -289,8 +290,8 @@ def _steps_in_code(root: TwoSteps) -> float:
 def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     found = mean_square_of(root.argument)
     assert found is not None
-    bound = _Bound(found)
-    _keep_mean(found, bound)
+    bound = Bound(found)
+    keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
     if is_difference(found.value) and terms_of(found.total) <= _FEW:
@@ -301,7 +302,7 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
         specs[root.fine] = product_spec(root.fine, 1 / _steps_in_code(root))
 
 
-def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
+def keep_mean(found: MeanSquare, bound: Bound) -> None:
     """Multiply a sum of squares and raise it in 32 bits."""
     codes = bound.spec(bound.of_sum)
     if found.mean is not None:
@@ -310,20 +311,28 @@ def _keep_mean(found: MeanSquare, bound: _Bound) -> None:
         give_one_spec(found.raised, codes)
 
 
-class _Bound:
+class Bound:
     """The largest mean of squares that there can be, in whatever domain the values have.
 
     Args:
         found: the mean of squares.
+        size: the largest magnitude of a value in codes; that of 8 bits if it is None.
+        unit: the largest product of a mean and the square of its rough root.
     """
 
-    def __init__(self, found: MeanSquare) -> None:
+    def __init__(
+        self,
+        found: MeanSquare,
+        size: int | None = None,
+        unit: float = LARGEST_UNIT,
+    ) -> None:
         value: Any = found.value
         self._places: list[EdgeOrNode] = [(value, found.total.args[0])]
-        if is_difference(value):
+        if size is None and is_difference(value):
             # The difference may be computed in parts of a step.
             self._places = [value.args[0]]
-        self._size = terms_of(found.total) * _size_of(value) ** 2
+        self._size = terms_of(found.total) * (size or _size_of(value)) ** 2
+        self._unit = unit
         self._factor = found.factor
         self._least = found.least
 
@@ -344,7 +353,7 @@ class _Bound:
         value, mean = observers
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
-        largest = torch.maximum(self._largest(value), seen * LARGEST_UNIT)
+        largest = torch.maximum(self._largest(value), seen * self._unit)
         return largest * (CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
 
     def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:

@@ -1,5 +1,7 @@
 """Masked scores and their distances to a maximum keep the scale of the scores."""
 
+import math
+
 import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
@@ -33,11 +35,32 @@ def test_distances_are_whole_steps_of_the_scores(profile):
     assert (distance.scale, distance.zero_point) == (before.scale, 127)
 
 
+def in_16_bits(rule, x):
+    return quantize(Lambda(rule), (x,), tosa("TOSA-1.0+INT+int16"), config=WIDE)
+
+
+def steps_of_distances(rule, x):
+    """The step of distances to a maximum in 16 bits as a multiple of that of the scores, and that itself."""
+    quantised = in_16_bits(rule, x)
+    step = domain_of(quantised, _ATEN.sub.Tensor).scale
+    return step / domain_of(quantised, _ATEN.amax.default).scale, step
+
+
 def test_distances_of_a_symmetric_domain_have_twice_the_step():
-    quantised = quantize(SOFTMAX, INPUTS, tosa("TOSA-1.0+INT+int16"), config=WIDE)
-    distance = domain_of(quantised, _ATEN.sub.Tensor)
-    assert distance.scale == pytest.approx(2 * domain_of(quantised, _ATEN.amax.default).scale)
-    assert distance.zero_point == 0
+    assert steps_of_distances(lambda m, x: x.softmax(-1), INPUTS[0].clamp(-0.3, 0.3))[0] == pytest.approx(2)
+
+
+def test_distances_of_16_bits_end_where_the_exponential_is_less_than_half_a_code():
+    """An exponential of a domain of 160 is read from lines between exponents 0.6 apart."""
+    ratio, step = steps_of_distances(lambda m, x: x.softmax(-1), INPUTS[0] * 20)
+    assert ratio < 1
+    assert 11 < step * 32767 < 12
+    assert math.exp(-step * 32767) * 32767 < 0.5
+
+
+def test_distances_of_16_bits_that_something_else_reads_do_not_end_there():
+    ratio, _ = steps_of_distances(lambda m, x: (lambda d: d.exp() + d)(x - x.amax(-1, True)), INPUTS[0] * 20)
+    assert ratio == pytest.approx(2)
 
 
 def test_masked_scores_keep_the_domain_of_the_scores():

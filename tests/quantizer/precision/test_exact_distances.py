@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from graph_changes import annotated, annotates_no_more, annotations, wide
-from lowering import PROFILES, stock_codes_apart, tosa
-from ratios import for_ethos_u, quantised, ratios
+from lowering import HISTOGRAM, PROFILES, WIDE, stock_codes_apart, tosa
+from ratios import for_ethos_u, quantised, ratio, ratios
 from small import Lambda, together
 from spelled import check_one_exact
 from stubborn import quantizer_of
@@ -66,6 +67,33 @@ def test_near_misses_keep_8_bits():
     quantizer = quantizer_of()
     assert wide(annotated(Lambda(together(KEPT)), quantizer, SAMPLES[0]), *SUMS) == []
     assert quantizer.left_float == ()
+
+
+def over_root_of(difference):
+    return (difference.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+
+def test_a_norm_of_a_difference_has_its_mean_in_the_bits_that_hold_it():
+    """The norm has its scale from that of 8 bits: in 32 its mean was cut off at a thousandth, and nothing was left."""
+    borders, stock, ours = ratios(lambda m, x, y: y * over_root_of(x - y), SAMPLES)
+    assert ours > max(borders, stock) - 0.5
+
+
+#: Nets of 8 bits but for inputs and outputs, which have 16, and how many dB they have at least.
+BEHIND_16_BITS = {
+    "layer norm": (lambda m, x, y: F.layer_norm(x, (32,)) + y, 36),
+    "group norm": (lambda m, x, y: F.group_norm(x, 4) + y, 36),
+    "variance": (lambda m, x, y: x.var(-1) + y[..., 0], 40),
+    "all distances": (lambda m, x, y: torch.cdist(x, y), 42),
+}
+
+
+@pytest.mark.parametrize(("rule", "least"), BEHIND_16_BITS.values(), ids=BEHIND_16_BITS)
+def test_values_of_16_bits_that_are_read_in_8_are_subtracted_in_8(rule, least):
+    profile = "TOSA-1.0+INT+int16"
+    graph_module = quantised(rule, quantizer_of(profile=profile, config=HISTOGRAM).set_io(WIDE), SAMPLES)
+    assert ratio(graph_module, rule, SAMPLES) > least
+    check_one_exact(graph_module, SAMPLES[0], tosa(profile))
 
 
 def test_a_difference_from_a_mean_keeps_its_own_rule(monkeypatch):

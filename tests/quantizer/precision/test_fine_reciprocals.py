@@ -52,9 +52,19 @@ class TestReciprocals(Rewriting):
         "a reciprocal that is added": lambda m, x, y: x + y.reciprocal(),
         "one divided by a divisor": lambda m, x, y: y.reciprocal() * 2,
         "16 bits in the net": lambda m, x, y: x.half() * y.half().reciprocal(),
-        "a softmax": lambda m, x, y: (x.exp() * x.exp().sum(-1, keepdim=True).reciprocal(), y),
-        "a masked softmax": lambda m, x, y: x * ((x - y).exp() * (x > 0)).sum(-1, True).clamp(0.1).reciprocal() + y,
     }
+
+
+#: Softmaxes whose reciprocal has 8 bits in one step.
+OF_SOFTMAXES = {
+    "without a maximum": lambda m, x, y: x.exp() * x.exp().sum(-1, keepdim=True).reciprocal() + y,
+    "masked": lambda m, x, y: x * ((x - y).exp() * (x > 0)).sum(-1, True).clamp(0.1).reciprocal() + y,
+}
+
+
+@pytest.mark.parametrize("rule", OF_SOFTMAXES.values(), ids=OF_SOFTMAXES)
+def test_the_sum_of_a_softmax_that_is_not_exact_is_divided_by_in_one_step(rule):
+    assert targets(annotated(Lambda(rule), quantizer_of(), pair(0))).count("reciprocal") == 1
 
 
 def decayed(m, x, y):
