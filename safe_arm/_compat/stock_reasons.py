@@ -10,12 +10,16 @@ from torch.fx import Node
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn import Module
 
-from safe_arm._compat.upstream import CheckProperQuantization
+from safe_arm._compat.upstream import CheckProperQuantization, TOSA_PRO_FP_SupportList
 from safe_arm.core.exceptions import attempted
+from safe_arm.core.island import is_marked_quantized
 from safe_arm.core.partitioning_record import current_partitioning
 
 #: The attribute in which a chain of checks keeps them.
 _LINKS = "safe_arm_links"
+#: How stock begins to refuse an operator that no list has, and how it refuses one that is not quantised.
+_UNLISTED = "Not included in BaseTOSASupportList"
+_UNQUANTISED = "Node was not marked as quantized in the Arm backend."
 _DTYPES = re.compile(r"torch\.\w+(?:, torch\.\w+)+")
 
 
@@ -25,6 +29,7 @@ class StockReasons(WhyNoPartitionReporter):
     Args:
         stock: the reporter that it replaces.
         unsaid: reasons that say nothing, such as that our own check rejected a node.
+        takes_floats: whether the profile has floats.
 
     Attributes:
         by_checks: the reasons for which checks refused each node, in the order reported.
@@ -34,10 +39,16 @@ class StockReasons(WhyNoPartitionReporter):
         asking: whether a check is being asked, so that a reason reported now is a check's.
     """
 
-    def __init__(self, stock: WhyNoPartitionReporter, unsaid: frozenset[str]) -> None:
+    def __init__(
+        self,
+        stock: WhyNoPartitionReporter,
+        unsaid: frozenset[str],
+        takes_floats: bool = True,
+    ) -> None:
         super().__init__()
         self._stock = stock
         self._unsaid = unsaid
+        self._takes_floats = takes_floats
         self.by_checks: dict[Node, list[str]] = {}
         self.at_border: dict[Node, list[str]] = {}
         self.support: OperatorSupportBase | None = None
@@ -52,10 +63,18 @@ class StockReasons(WhyNoPartitionReporter):
             # Stock's sets of dtypes have another order in each process.
             in_order = ", ".join(sorted(listed.split(", ")))
             reason = reason.replace(listed, in_order)
+        if reason.startswith(_UNLISTED) and self._is_left_float(node):
+            reason = _UNQUANTISED
         by_check = self.asking or self.support is None
         reasons = self.by_checks if by_check else self.at_border
         if reason not in reasons.get(node, ()):
             reasons.setdefault(node, []).append(reason)
+
+    def _is_left_float(self, node: Node) -> bool:
+        """Tell whether an operator is the float form of one that is quantised as others, such as a layer norm."""
+        if self._takes_floats or is_marked_quantized(node):
+            return False
+        return node.target in TOSA_PRO_FP_SupportList
 
     def ask_all(
         self, nodes: Iterable[Node], *, but: Callable[[OperatorSupportBase], bool]

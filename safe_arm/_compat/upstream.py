@@ -40,6 +40,9 @@ from executorch.backends.arm.ethosu import (
     EthosUPartitioner,
 )
 from executorch.backends.arm.operator_support import tosa_supported_operators
+from executorch.backends.arm.operator_support.tosa_profile_supported_op_lists import (
+    TOSA_PRO_FP_SupportList,
+)
 from executorch.backends.arm.operator_support.tosa_supported_operators import (
     CheckProperQuantization,
 )

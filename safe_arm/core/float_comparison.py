@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from safe_arm.core.structured import structured
 
@@ -65,6 +66,24 @@ class FloatComparison:
     def of_method(self, method: str) -> FloatComparison:
         """Return the same record for another method."""
         return replace(self, method=method)
+
+
+class Compared(str):
+    """A record as JSON, which keeps some calibration samples as long as it is in memory.
+
+    Saving a program keeps the text alone. The delegates are verified on the samples as well.
+
+    Attributes:
+        samples: for each sample the tensors that the net takes, in its order.
+    """
+
+    samples: tuple[tuple[Any, ...], ...] = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compared:
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 def _least(ratios: Iterable[float | None]) -> float | None:

@@ -157,6 +157,11 @@ def _without_sign(node: Node, range_of: _RangeOf) -> Range:
     return Range(max(0.0, low, -high), max(-low, high))
 
 
+def _larger(node: Node, range_of: _RangeOf) -> Range:
+    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
+    return Range(max(a, c), max(b, d))
+
+
 def _clamped(node: Node, range_of: _RangeOf) -> Range:
     low, high = range_of(node.args[0])
     for bound, pick in zip(node.args[1:3], (max, min), strict=False):
@@ -203,4 +208,5 @@ _RULES: dict[str, Callable[[Node, _RangeOf], Range]] = {
     "aten::relu": _no_less_than_zero,
     "aten::abs": _without_sign,
     "aten::pow": _raised,
+    "aten::maximum": _larger,
 }

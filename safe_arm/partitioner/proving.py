@@ -12,9 +12,12 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm._compat.extraction import TagOf
+from safe_arm.core.errors import UsageError
 from safe_arm.core.failure import Failure
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, Compared
 from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.macs import macs
+from safe_arm.core.notes import notes_on
 from safe_arm.core.origins import origin
 from safe_arm.core.programs import Program
 from safe_arm.partitioner.listener import Listener
@@ -30,12 +33,15 @@ from safe_arm.verification.delegate import Delegate, Runner, user_inputs
 from safe_arm.verification.evaluation import EvaluationError
 from safe_arm.verification.proof import Proof, prove
 from safe_arm.verification.reference_model import run_tosa
-from safe_arm.verification.samples import Sample, followed, matching
+from safe_arm.verification.samples import Sample, finite, followed, matching
 from safe_arm.verification.stimuli import FEWEST, STIMULI, Stimulus, stimuli
+from safe_arm.verification.tolerances import is_table
 
 #: The name that a failed proof has in the place where a failed lowering names its pass.
 WHERE = "verification"
 
+#: The name of a set of inputs that the net was calibrated with.
+CALIBRATION = "a calibration sample"
 #: The speed of the reference model and the evaluation in double together, and the cost of a value in
 #: multiply-accumulates. Measured on U-Nets, ResNet-18, MobileNets and a ViT block: the estimate is right to a factor of
 #: three.
@@ -46,7 +52,20 @@ MACS_PER_VALUE = 20
 MACS_PER_NODE = 750_000
 MACS_PER_WEIGHT = 10
 
-Values = Mapping[str, Tensor]
+
+@dataclass(frozen=True)
+class Values:
+    """What a set of inputs of the net gives at the borders of the delegates.
+
+    Attributes:
+        name: the name of that set in a report.
+        by_node: the values by the names of the nodes.
+        is_calibration: it is a calibration sample, which is tried behind made-up inputs.
+    """
+
+    name: str
+    by_node: Mapping[str, Tensor]
+    is_calibration: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,10 +93,11 @@ class Prover:
     def values(
         self, program: ExportedProgram, state: Mapping[str, Tensor], tags: TagOf
     ) -> list[Values]:
-        """Follow inputs of the net to the borders of the delegates; return the values there by node name, a set each.
+        """Follow inputs of the net to the borders of the delegates; return the values there.
 
         The inputs are the user's samples. Where codes of 32 bits enter a delegate, two made-up sets come behind them:
-        such codes have no domain of their own, and only the net tells how large they are.
+        such codes have no domain of their own, and only the net tells how large they are. Where a function is read from
+        a table of 16 bits, two calibration samples do: such a table is coarse in places that made-up inputs may miss.
 
         Args:
             program: the tagged program.
@@ -88,13 +108,20 @@ class Prover:
             UsageError: a sample does not fit the program.
         """
         border = _border(program, tags)
-        samples = list(matching(self.samples, program))
+        named: list[tuple[str, Sample]] = []
+        for number, sample in enumerate(matching(self.samples, program)):
+            named.append((f"sample {number}", sample))
         if any(map(_has_wide_codes, border)):
-            samples += _made_up(program, state)
+            for sample in _made_up(program, state):
+                named.append(("values of the net", sample))
+        if any(map(_is_read_from_table, call_functions(program.graph_module))):
+            for sample in _calibration_samples(program):
+                named.append((CALIBRATION, sample))
         values: list[Values] = []
-        for sample in samples:
+        for name, sample in named:
             with suppress(EvaluationError):
-                values.append(followed(program, state, sample, border))
+                held = followed(program, state, sample, border)
+                values.append(Values(name, held, name == CALIBRATION))
         return values
 
     def crop(self, program: ExportedProgram) -> Crop | None:
@@ -117,10 +144,12 @@ class Prover:
         return replace(crop, reason=reason)
 
     def key(self, cut: str, flatbuffer: bytes, values: Sequence[Values] = ()) -> str:
-        """Return the key under which the proof of a delegate is kept; empty to keep none, as with values of the net."""
-        if not self.device or self.samples or values:
+        """Return the key under which the proof of a delegate is kept; empty to keep none, as with samples."""
+        if not self.device or self.samples:
             return ""
         settings = f"{self.float_borders} {self.budget} {self.tolerance}"
+        for each in values:
+            settings += f" {proof_cache.digest(each.by_node)}"
         return proof_cache.key(cut, flatbuffer, self.device, settings)
 
     def prove(
@@ -130,22 +159,24 @@ class Prover:
 
         Args:
             delegate: a delegate that a trial lowered.
-            values: for each sample, the values at the borders of the delegates.
+            values: for each set of inputs of the net, the values at the borders of the delegates.
             real: whether it was lowered with the real weights; a proof with others proves nothing.
         """
         if not real:
             return Proof(False, "not verified: the real weights are not at hand")
         program = delegate.program
-        samples = []
-        for number, values_of_sample in enumerate(values):
-            name = f"sample {number}"
-            if number >= len(self.samples):
-                name = "values of the net"
-            stimulus = _stimulus(name, delegate, values_of_sample)
+        samples: list[Stimulus] = []
+        calibration: list[Stimulus] = []
+        for each in values:
+            stimulus = _stimulus(each, delegate)
             if stimulus is not None:
-                samples.append(stimulus)
+                (calibration if each.is_calibration else samples).append(stimulus)
         count = _how_many(program, delegate.state)
-        runs = len(samples) + count * (TRIED if is_dynamic(program) else 1)
+        runs = (
+            len(samples)
+            + len(calibration)
+            + count * (TRIED if is_dynamic(program) else 1)
+        )
         cost = _cost(program)
         most = None
         if self.budget is not None and cost:
@@ -154,7 +185,13 @@ class Prover:
         with self.listener.proving(cost, runs * _seconds(program), runs) as ran:
             accepting = replace(delegate, accepted=self.tolerance)
             return prove(
-                accepting, samples, self.runner, most=most, ran=ran, count=count
+                accepting,
+                samples,
+                self.runner,
+                most=most,
+                ran=ran,
+                count=count,
+                calibration=calibration,
             )
 
 
@@ -171,6 +208,28 @@ def _border(program: ExportedProgram, tags: TagOf) -> list[Node]:
 def _has_wide_codes(node: Node) -> bool:
     """Tell whether an operator gives codes of 32 bits."""
     return op_name(node) == QUANTIZE and node.meta["val"].dtype == torch.int32
+
+
+def _is_read_from_table(node: Node) -> bool:
+    """Tell whether a quantiser rounds a function to 16 bits, which is read from a table then."""
+    return op_name(node) == QUANTIZE and is_table(
+        node.all_input_nodes, node.meta["val"]
+    )
+
+
+def _calibration_samples(program: ExportedProgram) -> list[Sample]:
+    """Return the calibration samples that a safe quantiser kept, and that fit the program."""
+    kept: tuple[object, ...] = ()
+    for node in program.graph_module.graph.nodes:
+        text = notes_on(node).get(FLOAT_COMPARISON_KEY)
+        if isinstance(text, Compared):
+            kept = text.samples
+            break
+    samples: list[Sample] = []
+    for sample in kept:
+        with suppress(UsageError):
+            samples += matching(finite([sample]), program)
+    return samples
 
 
 def _made_up(program: ExportedProgram, state: Mapping[str, Tensor]) -> list[Sample]:
@@ -208,14 +267,14 @@ def _seconds(program: Program) -> float:
     return float(_cost(program) + MACS_PER_VALUE * count) / MACS_PER_SECOND
 
 
-def _stimulus(name: str, delegate: Delegate, values: Values) -> Stimulus | None:
+def _stimulus(values: Values, delegate: Delegate) -> Stimulus | None:
     inputs = []
     for node in user_inputs(delegate.program):
-        value = values.get(origin(node))
+        value = values.by_node.get(origin(node))
         if value is None:
             return None
         inputs.append(_cast(value, node))
-    return Stimulus(name, tuple(inputs))
+    return Stimulus(values.name, tuple(inputs))
 
 
 def _cast(value: Tensor, placeholder: Node) -> Tensor:

@@ -52,6 +52,7 @@ from safe_arm.quantizer.precision.exact_arithmetic import keep_arithmetic_exact
 from safe_arm.quantizer.precision.fine_gates import refine_gates
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
+from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
 from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
 from safe_arm.quantizer.precision.int16_roots import keep_int16_roots
 from safe_arm.quantizer.proof import float_run
@@ -275,6 +276,7 @@ class _SafeRules(CheckedSettings):
             self._convolve_pools,
             keep_int16_reciprocals,
             keep_int16_roots,
+            keep_int16_lengths,
             self._keep_reciprocals_fine,
             *ordered_steps.KEPT_FINE,
         ]

@@ -102,6 +102,7 @@ def prove(
     most: int | None = None,
     ran: Callable[[], None] = lambda: None,
     count: int = STIMULI,
+    calibration: Iterable[Stimulus] = (),
 ) -> Proof:
     """Run a delegate on inputs that exercise its domain and compare it with its graph, output by output.
 
@@ -112,12 +113,14 @@ def prove(
         most: maximum number of sets of inputs to run; None for all.
         ran: called after each set.
         count: maximum number of sets that are made up.
+        calibration: inputs that the net was calibrated with, tried behind the first of our own, which is random and
+            says where values are.
     """
     began = perf_counter()
     proof = attempted(
         _proved_at_all_sizes,
         delegate,
-        _sets(delegate, samples, most, count),
+        _sets(delegate, samples, calibration, most, count),
         runner,
         ran,
     )
@@ -150,15 +153,20 @@ def _proved_at_all_sizes(
 
 
 def _sets(
-    delegate: Delegate, samples: Iterable[Stimulus], most: int | None, count: int
+    delegate: Delegate,
+    samples: Iterable[Stimulus],
+    calibration: Iterable[Stimulus],
+    most: int | None,
+    count: int,
 ) -> Iterator[Sets]:
     """Yield the delegate and the inputs to run at each size; a sample has its own size, and the others are ours."""
     program = delegate.program
     if not is_dynamic(program):
         made = stimuli(program, count, delegate.state)
-        yield delegate, islice(chain(samples, made), most)
+        first = islice(made, 1)
+        yield delegate, islice(chain(samples, first, calibration, made), most)
         return
-    for sample in islice(samples, most):
+    for sample in islice(chain(samples, calibration), most):
         sizes = sizes_of(program, [tensor.shape for tensor in sample.inputs])
         yield at(delegate, sizes), (sample,)
     for static in [at(delegate, sizes) for sizes in tried_sizes(program)]:

@@ -12,7 +12,11 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from safe_arm.core.versions import versions
 from safe_arm.core.whole_file import replace_file
@@ -47,6 +51,15 @@ def key(*parts: str | bytes) -> str:
             part = part.encode()
         digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()
+
+
+def digest(values: Mapping[str, Tensor]) -> str:
+    """Return a hash of tensors by name."""
+    found = hashlib.sha256()
+    for name, value in sorted(values.items()):
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        found.update(value.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
 
 
 @functools.cache

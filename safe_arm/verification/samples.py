@@ -122,9 +122,23 @@ def followed(
     Raises:
         EvaluationError: the program cannot be evaluated eagerly.
     """
+    needed = _needed_for(wanted)
+    nodes = [node for node in program.graph.nodes if node in needed]
     evaluation = Evaluation(placeholder_values(program, state, sample))
-    evaluation.run(program.graph.nodes, keep=frozenset(wanted))
+    evaluation.run(nodes, keep=frozenset(wanted))
     return {node.name: evaluation.values[node] for node in wanted}
+
+
+def _needed_for(wanted: Iterable[Node]) -> set[Node]:
+    """Return some nodes and all that they are computed of."""
+    needed: set[Node] = set()
+    pending = list(wanted)
+    while pending:
+        node = pending.pop()
+        if node not in needed:
+            needed.add(node)
+            pending += node.all_input_nodes
+    return needed
 
 
 def _described(tensor: Tensor) -> str:

@@ -19,6 +19,7 @@ FUNCTIONS = {
     "clamps": lambda x: torch.clamp(x, -0.5) * torch.clamp(x, max=0.25) + torch.nn.functional.hardtanh(x, -0.1, 0.2),
     "signs": lambda x: x.abs() * x + x.relu() - x * x,
     "images": lambda x: x.tanh() + x.sigmoid() * x.sin() - x.cos() + torch.exp(-x.abs()),
+    "maxima": lambda x: torch.maximum(x.tanh(), x.sigmoid() - 0.5) * torch.maximum(x, x.sin()),
     "powers": lambda x: x.pow(2) * x.pow(3) + x.abs().pow(1.5) - (x.abs() + 1).pow(-3),
     "sums": lambda x: x.relu().sum(-1) - (-(x.abs())).sum(-1) + x.sum(-1) + x.mean(-1),
     "constants": lambda x: (x.sigmoid() * -3.0 + 4.0) * torch.tensor([-1.0, 2.0]).repeat(4),
@@ -70,6 +71,7 @@ def test_what_is_never_negative_begins_at_0():
     assert of_last(lambda x: (x * x).mean(-1))[0].low == 0
     assert of_last(lambda x: torch.exp(x).sum(-1))[0].low == 0
     assert of_last(lambda x: x.abs().pow(1.5))[0].low == 0
+    assert of_last(lambda x: torch.maximum(x, x.sigmoid()))[0].low == 0
 
 
 def test_an_odd_power_has_the_sign_of_its_base():

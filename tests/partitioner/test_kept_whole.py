@@ -7,12 +7,12 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.exir import to_edge
 from graph_changes import quantised_around
-from lowering import EDGE, PROFILES, delegates, lower, lower_exactly, tosa
+from lowering import EDGE, PROFILES, delegates, edge_program, lower, lower_exactly, tosa
 from small import image
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.island import op_name
-from safe_arm.core.plain_reasons import TAKEN_APART
+from safe_arm.core.plain_reasons import TAKEN_APART, plain
 from safe_arm.partitioner.kept_whole import kept_whole
 
 ACTIVATIONS = {"hardswish": F.hardswish, "hardsigmoid": F.hardsigmoid, "silu": F.silu}
@@ -69,3 +69,23 @@ def test_one_that_is_left_float_says_no_such_thing():
     reasons = reasons_in(program)
     assert TAKEN_APART not in "".join(reasons.values())
     assert "aten::mul" in reasons
+
+
+#: Operators that are quantised as others, by name, and what they are in a float net.
+LEFT_FLOAT = {
+    "linear": ("addmm", torch.nn.Linear(8, 8)),
+    "layer norm": ("native_layer_norm", torch.nn.LayerNorm(8)),
+    "softmax": ("_softmax", torch.nn.Softmax(-1)),
+}
+
+
+@pytest.mark.parametrize(("part", "function"), LEFT_FLOAT.values(), ids=LEFT_FLOAT)
+def test_what_a_user_left_float_is_said_not_to_be_quantised(part, function):
+    """Stock says that no list has the operator, and our advice was to write it with others."""
+    program = edge_program(quantised_around(function), image())
+    assert plain(reasons_in(program)[f"aten::{part}"]) == "it is not quantised"
+
+
+def test_what_no_profile_has_is_said_to_be_lowered_by_none():
+    program = edge_program(quantised_around(lambda x: x.cumprod(-1)), image())
+    assert plain(reasons_in(program)["aten::cumprod"]) == "the Arm backend cannot lower this operator"

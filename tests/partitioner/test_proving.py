@@ -1,23 +1,29 @@
 """A delegate that is wrong fails like one that does not lower: what is to blame leaves, with what was measured."""
 
+import pickle
+from copy import deepcopy
+
 import planting
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.vgf import VgfCompileSpec
-from lowering import PROFILES, codes_apart, delegates, tosa
+from lowering import PROFILES, WIDE, codes_apart, delegates, lower_safely, tosa
 from mutations import MUTATIONS
-from prepared import prepared
+from prepared import INT16, prepared
+from ratios import quantised
 from small import image
 from spying import noted, raising
+from stubborn import quantizer_of
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat.upstream import TOSABackend
 from safe_arm.core.errors import DemotionError
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY, Compared
 from safe_arm.core.island import op_name
 from safe_arm.partitioner import proving
-from safe_arm.partitioner.proving import Prover
+from safe_arm.partitioner.proving import Prover, Values
 from safe_arm.verification.model_server import ReferenceModelError
 
 pytestmark = [
@@ -240,3 +246,67 @@ def test_codes_of_32_bits_that_enter_a_delegate_are_those_the_net_gives():
         _, _, wrong = proven(deviation, additional_checks=[_NoSums()])
     assert [len(right.demoted), *(proof.tried for proof in right.verifications)] == [0, 8, 8]
     assert "aten::rsqrt" in {verdict.op for verdict in wrong.demoted}
+
+
+def deviating(m, x):
+    """A table of 16 bits whose lines are far from it where a row varies little, as no row does that is made up."""
+    return x + (x.var(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def spread(seed=0, rows=16):
+    draw = torch.Generator().manual_seed(seed)
+    return (torch.randn(rows, 32, generator=draw) * torch.logspace(-1, 0.5, rows).unsqueeze(1),)
+
+
+@pytest.fixture(scope="module")
+def calibrated_wide():
+    samples = [spread(seed) for seed in range(4)]
+    return quantised(deviating, quantizer_of(profile=INT16, config=WIDE), samples)
+
+
+def texts(graph_module):
+    """The notes of the comparison with the float net, each with the dictionary that holds it."""
+    notes = (node.meta.get("custom", {}) for node in graph_module.graph.nodes)
+    return [(held, held[FLOAT_COMPARISON_KEY]) for held in notes if FLOAT_COMPARISON_KEY in held]
+
+
+def tried(graph_module, inputs):
+    """How often the delegates of a graph were run, and the operators that were demoted."""
+    _, partitioner = lower_safely(graph_module, inputs, tosa(INT16))
+    report = partitioner.report
+    return {proof.tried for proof in report.verifications}, {verdict.op for verdict in report.demoted}
+
+
+def test_a_table_of_16_bits_is_verified_on_calibration_samples(calibrated_wide):
+    assert len(texts(calibrated_wide)[0][1].samples) == 2
+    assert tried(calibrated_wide, spread()) == ({8}, {"aten::rsqrt"})
+
+
+def test_without_them_made_up_inputs_miss_it(calibrated_wide):
+    """What is saved and loaded has the text alone."""
+    copy = deepcopy(calibrated_wide)
+    for held, text in texts(copy):
+        assert type(text) is Compared
+        held[FLOAT_COMPARISON_KEY] = pickle.loads(pickle.dumps(text))
+        assert type(held[FLOAT_COMPARISON_KEY]) is str
+    assert tried(copy, spread()) == ({6}, set())
+
+
+@pytest.mark.parametrize("samples", [(spread(rows=8),), ((torch.full((16, 32), torch.nan),),), (("x",),)])
+def test_samples_that_do_not_fit_the_program_are_left_out(calibrated_wide, samples):
+    copy = deepcopy(calibrated_wide)
+    for held, text in texts(copy):
+        held[FLOAT_COMPARISON_KEY] = other = Compared(text)
+        other.samples = samples
+    assert tried(copy, spread()) == ({6}, set())
+
+
+def test_a_net_of_8_bits_is_verified_on_made_up_inputs():
+    graph_module = quantised(deviating, quantizer_of(profile=INT16), [spread()])
+    assert tried(graph_module, spread()) == ({6}, set())
+
+
+def test_the_proof_on_calibration_samples_is_kept_for_these():
+    prover = Prover(True, device="u55")
+    keys = {prover.key("cut", b"", [Values("x", {"x": value})]) for value in (torch.zeros(()), torch.ones(()))}
+    assert len(keys | {prover.key("cut", b""), ""}) == 4

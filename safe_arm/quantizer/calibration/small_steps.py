@@ -35,6 +35,9 @@ _STEPS = 255
 #: calibration showed, which stock's least step gives as well. With 13, a GELU is steeper than its table is fine.
 _WIDE = 2.0**-11
 
+#: Functions that are infinite where their argument is rounded to 0, so that it has the value of the last code: room
+#: beyond what calibration showed would be the largest error of all.
+_ENDLESS = named("log log10 log2 reciprocal rsqrt")
 _SUMS = named("add mean rsub sub sum")
 #: The least step of a sum, as a share of what is added: a smaller one is less than the rounding of what is added, and
 #: the rescale of the sum to it overflows.
@@ -60,13 +63,14 @@ def allow_small_steps(observers: Observers) -> None:
         bias = stored_value(value)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
     added = _added(observers)
+    endless = _of_endless(observers)
     for observer in observers.values():
         if not isinstance(observer, UniformQuantizationObserverBase):
             continue
         if float(observer.eps) not in _STOCK:
             continue
         key = id(observer)
-        others = biases.get(key, []), added.get(key, [])
+        others = biases.get(key, []), added.get(key, []), key in endless
         find = partial(_calculate_qparams, observer, *others)
         observer._calculate_qparams = find  # type: ignore[method-assign]
 
@@ -86,6 +90,15 @@ def _added(
     return added
 
 
+def _of_endless(observers: Observers) -> set[int]:
+    """Return the identities of the observers of what functions give that are infinite at 0."""
+    found = set()
+    for place, observer in observers.items():
+        if isinstance(place, Node) and op_name(place) in _ENDLESS:
+            found.add(id(observer))
+    return found
+
+
 def _is_bias(place: EdgeOrNode) -> bool:
     """Tell whether a place is where a layer reads its bias."""
     if isinstance(place, Node):
@@ -102,13 +115,14 @@ def _calculate_qparams(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
     added: list[Observer],
+    is_endless: bool,
     low: Tensor,
     high: Tensor,
 ) -> ScaleAndZero:
     """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
     stock = observer.eps
     if low.numel():
-        observer.eps = _least_step(observer, biases, added, low, high)
+        observer.eps = _least_step(observer, biases, added, not is_endless, low, high)
     try:
         scale, zero_point = type(observer)._calculate_qparams(observer, low, high)
     finally:
@@ -120,13 +134,15 @@ def _least_step(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
     added: list[Observer],
+    has_room: bool,
     low: Tensor,
     high: Tensor,
 ) -> Tensor:
     largest = torch.maximum(low.abs(), high.abs())
     least = torch.full_like(largest, _LEAST)
     if int(observer.quant_max) - int(observer.quant_min) > _STEPS:
-        least = torch.minimum(largest * _WIDE, observer.eps)
+        if has_room:
+            least = torch.minimum(largest * _WIDE, observer.eps)
         added = []
     least = torch.where(largest > 0, least, observer.eps)
     for addend in added:

@@ -136,6 +136,8 @@ def _told_apart(reader: Node, dtype: torch.dtype) -> Reach:
     if function in _CLAMPS:
         _, low, high = arguments_by_name(reader).values()
         return Reach(_number(low, -math.inf), _number(high, math.inf))
+    if function == "aten::relu" and dtype != torch.int8:
+        return Reach()  # Its negative values are the room of a symmetric domain, which costs a fraction of a bit.
     if function in _EXACT:
         return _EXACT[function]
     if function == "aten::abs":

@@ -48,7 +48,7 @@ _MARGIN = 1.0007
 
 
 @dataclass(frozen=True)
-class _Length(RoundedOnce):
+class Length(RoundedOnce):
     """A root in two steps, ``between * factor * rsqrt(unit)``.
 
     Attributes:
@@ -109,10 +109,10 @@ def keep_lengths_fine(model: GraphModule) -> None:
     Args:
         model: an annotated float graph; changed in place.
     """
-    keep_fine(model, _lengths(model), _annotate)
+    keep_fine(model, lengths(model), _annotate)
 
 
-def _lengths(model: GraphModule) -> Iterator[_Length]:
+def lengths(model: GraphModule) -> Iterator[Length]:
     """Give the roots in two steps."""
     for found in chains_of_roots(model):
         fine, scaled = found.fine, found.correction
@@ -121,10 +121,10 @@ def _lengths(model: GraphModule) -> Iterator[_Length]:
             (fine,) = scaled.users
         if fine.args[:2] == (found.between, scaled):
             steps = {**vars(found), "fine": fine}
-            yield _Length(**steps, scaled=scaled)
+            yield Length(**steps, scaled=scaled)
 
 
-def _annotate(found: _Length, spec: QuantizationSpec) -> None:
+def _annotate(found: Length, spec: QuantizationSpec) -> None:
     annotate_unit(found, spec)
     keep_argument(found.argument)
     place = (found.argument, found.rough)

@@ -18,6 +18,7 @@ from safe_arm._compat.annotations import (
     observed_by,
     specs_read,
 )
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.ranges import Ranges
 from safe_arm.quantizer.graphs.graph_edits import is_call, operands_of, stored_tensor
 from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
@@ -45,7 +46,7 @@ _EXPONENTIAL = _ATEN.exp.default
 _DIFFERENCE = _ATEN.sub.Tensor
 _MAXIMUM = _ATEN.amax.default
 #: The product of a longer sum and its rough reciprocal overflows 32 bits.
-_MOST_TERMS = 2**14
+_MOST_TERMS = LARGEST_RESCALED // 2**17
 #: Parts of a step of 8 bits, one of which is the least argument.
 _PARTS = 8
 #: A divisor may be so many times less than what calibration showed.
@@ -62,7 +63,7 @@ def keep_int16_reciprocals(model: GraphModule) -> None:
     """
     ranges = Ranges(partial(_constants, model))
     for found in reciprocals(model):
-        spec = int16_spec(found)
+        spec = int16_spec(found, *found.fine.users)
         if spec is not None and ranges.of(found.argument).low >= 0:
             _annotate(found, spec)
 

@@ -6,14 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    QuantizationSpec,
+    SharedQuantizationSpec,
+)
 
 from safe_arm._compat.annotations import (
     ScaleAndZero,
     annotation_of,
     derived_spec,
     specs_read,
+)
+from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.quantizer.graphs.graph_edits import (
+    is_call,
+    is_stored,
+    operands_of,
+    squared,
 )
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
@@ -41,16 +52,19 @@ from safe_arm.quantizer.precision.norm_roots import (
 )
 from safe_arm.quantizer.precision.two_steps import TwoSteps, give_spec
 
+_ATEN = torch.ops.aten
+_SUM = _ATEN.sum.dim_IntList
+_MAXIMUM = _ATEN.maximum.default
 #: Parts of a step of 8 bits, one of which is the least argument.
 _PARTS = 64
 #: An argument may be so many times less than what calibration showed.
 _ROOM = 16.0
 #: The largest correction: that of an argument that is a 64th of a step of 8 bits. No code is a tie by this number.
-_LARGEST_CORRECTION = 4.01
+LARGEST_CORRECTION = 4.01
 #: The largest magnitude of a value, in codes, with a tenth for the rounding of the rough root.
 _SIZE = 36_000
-#: The number of squares of 16 bits that fit 32 bits, a little less.
-_SQUARES = 1.99
+#: The largest square of a code of 16 bits, and a little more for the sum's rounding.
+_SQUARE = 1.01 * 2**30
 
 
 def keep_int16_roots(model: GraphModule) -> None:
@@ -60,43 +74,85 @@ def keep_int16_roots(model: GraphModule) -> None:
         model: an annotated float graph; changed in place.
     """
     for found in fine_roots(model):
-        spec = int16_spec(found)
+        spec = int16_spec(found, *found.fine.users)
         if spec is not None:
             _annotate(found, spec)
 
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
-    place = read_roughly(found, spec)
-    give_spec(found.rough, derived_spec(in_8_bits(spec), [place], of_rough))
-    mean = mean_square_of(found.argument)
-    if mean is None:
-        leave_room(found, found.between)
-        read_finely(found.rough, spec, found.between, found.unit)
-        give_spec(found.between, derived_spec(spec, [place], _of_root))
-    else:
-        _keep_mean(mean, spec)
-        _multiply_in_32_bits(found, mean)
-    correct(found, spec, _LARGEST_CORRECTION)
+    place = annotate_rough_root(found, spec)
+    correct(found, spec, LARGEST_CORRECTION)
     read_finely(found.rough, spec, found.fine)
     give_spec(found.fine, derived_spec(spec, [place], _of_inverse_root))
 
 
+def annotate_rough_root(found: TwoSteps, spec: QuantizationSpec) -> tuple[Node, Node]:
+    """Quantise the rough inverse root of a value in 8 bits, and multiply the value by it in 32, or in 16.
+
+    Args:
+        found: the two steps; their annotations are changed.
+        spec: the specification of the value in 16 bits.
+
+    Returns:
+        tuple[Node, Node]: where the value is observed in 8 bits.
+    """
+    place = read_roughly(found, spec)
+    give_spec(found.rough, derived_spec(in_8_bits(spec), [place], of_rough))
+    mean = mean_square_of(found.argument)
+    bounded = _bounded_sum(found.argument)
+    if mean is not None:
+        _keep_mean(mean, spec)
+        _multiply_in_32_bits(found, mean)
+    elif bounded is not None:
+        exact = _keep_sum(bounded)
+        give_one_spec(found.argument, exact)
+        _multiply_in_32_bits(found, bounded)
+    else:
+        leave_room(found, found.between)
+        read_finely(found.rough, spec, found.between, found.unit)
+        give_spec(found.between, derived_spec(spec, [place], of_root))
+    return place
+
+
+def _bounded_sum(argument: Node) -> MeanSquare | None:
+    """Return the sum of squares that a value is the larger of, beside a constant, as a mean; None if it is not."""
+    total, bound = operands_of(argument, _MAXIMUM)
+    if not is_call(total, _SUM) or not is_stored(bound):
+        return None
+    square: Any = total.args[0]
+    value = squared(square)
+    if value is None or len(total.users) != 1 or len(square.users) != 1:
+        return None
+    return MeanSquare(value, total, None, None, 1.0, 0.0, True)
+
+
 def _keep_mean(mean: MeanSquare, spec: QuantizationSpec) -> None:
-    """Sum squares in 32 bits; in 16, that of a value a hundredth of the largest is 3 codes."""
-    square: Any = mean.total.args[0]
-    squares = max(1.0, terms_of(mean.total) / _SQUARES)
-    exact = product_spec(square, 1 / squares)
-    give_spec(square, exact)
-    give_one_spec(mean.total, exact)
+    """Sum squares in 32 bits, and multiply by their share there."""
+    _keep_sum(mean)
     if mean.mean is not None:
         factor: Any = mean.mean.args[1]
         specs_read(mean.mean)[factor] = in_8_bits(spec)
+    keep_mean(mean, _bound_of(mean))
+
+
+def _keep_sum(mean: MeanSquare) -> DerivedQuantizationSpec:
+    """Sum squares in 32 bits; in 16, that of a value a hundredth of the largest is 3 codes."""
+    square: Any = mean.total.args[0]
+    steps = min(1.0, LARGEST_RESCALED / (terms_of(mean.total) * _SQUARE))
+    exact = product_spec(square, steps)
+    give_spec(square, exact)
+    give_one_spec(mean.total, exact)
+    specs_read(mean.total)[square] = SharedQuantizationSpec(square)
+    return exact
+
+
+def _bound_of(mean: MeanSquare) -> Bound:
+    return Bound(mean, _SIZE, LARGEST_UNIT)
 
 
 def _multiply_in_32_bits(found: TwoSteps, mean: MeanSquare) -> None:
     """Multiply the mean by its rough root in 32 bits."""
-    bound = Bound(mean, _SIZE, LARGEST_UNIT)
-    keep_mean(mean, bound)
+    bound = _bound_of(mean)
     place = (found.argument, found.rough)
     annotation = annotation_of(found.between)
     annotation.input_qspec_map[found.argument] = bound.spec(bound.of_unit, place)
@@ -104,7 +160,7 @@ def _multiply_in_32_bits(found: TwoSteps, mean: MeanSquare) -> None:
     give_spec(found.between, product_spec(found.between))
 
 
-def _of_root(observers: Sequence[Any]) -> ScaleAndZero:
+def of_root(observers: Sequence[Any]) -> ScaleAndZero:
     """Return the qparams of the product of an argument and its inverse root for the observer of the argument."""
     step, zero_point = observers[0].calculate_qparams()
     largest = step * CODE * LARGEST_UNIT

@@ -52,10 +52,15 @@ class WideObserver(MinMaxObserver):
         return self._calculate_qparams(self.min_val * _SPARE, self.max_val * _SPARE)
 
 
-def int16_spec(found: TwoSteps) -> QuantizationSpec | None:
-    """Return the specification of an argument, if all that is computed with it is of 16 bits; else None."""
+def int16_spec(found: TwoSteps, *more: Node) -> QuantizationSpec | None:
+    """Return the specification of an argument, if all that is computed with it is of 16 bits; else None.
+
+    Args:
+        found: the two steps.
+        more: operators that have to be of 16 bits, too.
+    """
     nodes = [found.rough, found.between, found.unit, found.correction, found.fine]
-    if not all(map(_is_of_int16, [*nodes, *found.fine.users])):
+    if not all(map(_is_of_int16, [*nodes, *more])):
         return None
     spec = plain_spec(specs_read(found.rough).get(found.argument))
     if spec is None or not is_calibrated(spec):
@@ -136,6 +141,9 @@ def correct(found: TwoSteps, spec: QuantizationSpec, largest: float) -> None:
     """
     give_spec(found.unit, up_to(spec, LARGEST_UNIT))
     give_spec(found.correction, up_to(spec, largest))
+    (reader,) = found.correction.users
+    same = SharedQuantizationSpec(found.correction)
+    specs_read(reader)[found.correction] = same
 
 
 def up_to(spec: QuantizationSpec, largest: float) -> FixedQParamsQuantizationSpec:

@@ -21,6 +21,7 @@ from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning, SafeAr
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.float_comparison import (
     FLOAT_COMPARISON_KEY,
+    Compared,
     FloatComparison,
     OutputFidelity,
     to_json,
@@ -113,6 +114,11 @@ class FloatRun:
     def is_fresh(self) -> bool:
         """True until the net is transformed."""
         return not self._transformed
+
+    @property
+    def is_prepared(self) -> bool:
+        """True once torchao returns the graph that is calibrated or trained."""
+        return self._watched
 
     def transformed(self, graph_module: GraphModule) -> None:
         """Take note of the graph that is going to be annotated."""
@@ -235,8 +241,15 @@ class FloatRun:
             _warn_if_poor(output, samples)
         proven = len(self.trials) + self._proven
         comparison = FloatComparison(outputs, samples, proven, "; ".join(self._notes))
-        _write(converted, to_json(comparison))
-        self._calls.clear()  # The samples are the user's to keep.
+        text = Compared(to_json(comparison))
+        text.samples = self._kept_samples()
+        _write(converted, text)
+        self._calls.clear()  # The others are the user's to keep.
+
+    def _kept_samples(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the first and the last sample; nothing where the net has arguments by name, whose order may differ."""
+        calls = [call for call, _ in (*self._calls[:1], *self._calls[1:][-1:])]
+        return tuple(call.args for call in calls if not call.keywords)
 
     def _compare_rest(self, converted: GraphModule) -> None:
         """Compare the state with which the quantised graph begins with that of the net."""
@@ -334,10 +347,16 @@ class Original:
 
 
 def run_of(model: GraphModule, *, folds: bool) -> FloatRun:
-    """Return the run of a graph module that is about to be transformed; a new one unless one was just begun."""
+    """Return the run of a graph module that is about to be transformed; a new one unless one was just begun.
+
+    Of several quantisers that are composed, each transforms what the one before has, whose norms are folded already.
+    """
     run = model.meta.get(_KEY)
-    if isinstance(run, FloatRun) and run.is_fresh:
-        return run
+    if isinstance(run, FloatRun):
+        if run.is_fresh:
+            return run
+        if not run.is_prepared:
+            folds = folds or run.net.folds
     return FloatRun(model, folds=folds)
 
 

@@ -151,3 +151,19 @@ def test_a_least_step_that_the_user_chose_stays():
 def test_a_sum_that_cancels_is_no_range():
     """It is 1e-7 of values up to 1; a step of its own would be less than their rounding, and overflow."""
     ours_exactly(lambda m, x: 2 - 3 * x.sum(), [(torch.linspace(-1, 1, 24),)])
+
+
+def test_a_logarithm_of_16_bits_of_what_is_rounded_to_0_is_the_least_that_calibration_showed():
+    """With the room that other values have, silence is twice as quiet as anything was, and nothing else is heard."""
+    profile = "TOSA-1.0+INT+int16"
+
+    def log(m, x):
+        return x.clamp(min=1e-4).log10()
+
+    powers = samples_of(lambda: torch.rand(8, 32, generator=_GENERATOR) ** 6 * 5, 4)
+    of_stock, ours = (
+        ratio(quantised(log, quantizer_of(each, profile, config=WIDE), powers), log, powers)
+        for each in (TOSAQuantizer, SafeTOSAQuantizer)
+    )
+    assert of_stock < 5
+    assert ours > 35

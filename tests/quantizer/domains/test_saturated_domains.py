@@ -139,6 +139,15 @@ def test_16_bits_tell_more_apart():
     assert reach_of(value, torch.int16) == Reach(-16.0, 16.0)
 
 
+def test_what_a_relu_of_16_bits_reads_keeps_the_room_that_its_negative_values_give():
+    """In a few samples positive values may be small; a symmetric domain has the negative ones for nothing."""
+    graph = torch.fx.Graph()
+    value = graph.call_function(torch.ops.aten.neg.default, (graph.placeholder("x"),))
+    graph.call_function(torch.ops.aten.relu.default, (value,))
+    assert reach_of(value, torch.int8) == Reach(low=0.0)
+    assert reach_of(value, torch.int16) == Reach()
+
+
 def test_twice_equals_once(monkeypatch):
     rule, _ = GAINS["two sigmoids"]
     assert exchanges(monkeypatch, end_where_readers_saturate, rule, SAMPLES) == [(True, False)]

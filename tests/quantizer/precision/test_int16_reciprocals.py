@@ -72,7 +72,7 @@ def test_the_delegate_is_off_its_graph_by_what_lines_between_513_codes_are(rule,
 def test_the_delegate_of_stock_s_graph_loses_what_16_bits_gain():
     rule, _ = QUOTIENTS["softmax"]
     graph_module = by(TOSAQuantizer, rule)
-    manager, _ = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE))
+    manager, _ = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE), verify=False)
     assert delegated(manager.exported_program(), rule, SAMPLES) < 55
 
 

@@ -7,11 +7,12 @@ import stubborn
 import torch
 import torch.nn as nn
 from graph_changes import at_once, step_by_step
-from lowering import lower, tosa
+from lowering import HISTOGRAM, lower, tosa
 from small import Built, Lambda, image
-from stubborn import comparison, quantizer_of
+from stubborn import calibrated, comparison, quantizer_of
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e.quantizer import ComposableQuantizer
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning
@@ -49,6 +50,28 @@ def test_outputs_are_compared_by_name(quantised):
     labels, scores = found.outputs
     assert 0.9 < labels.worst_agreement <= labels.agreement <= 1
     assert 30 < scores.worst_sqnr <= scores.sqnr < 60
+
+
+def composed(model, samples):
+    """Quantise by two quantisers of ours, the first of which takes the norm's layer alone."""
+    of_layer = quantizer_of()
+    of_layer.set_global(None)
+    of_layer.set_module_name("conv", HISTOGRAM)
+    return calibrated(model, ComposableQuantizer([of_layer, quantizer_of()]), samples)
+
+
+def test_a_net_that_two_quantisers_share_is_compared_and_not_said_to_be_trained():
+    found = comparison(composed(exported(labelled()), SAMPLES))
+    assert (found.samples, found.note) == (4, "")
+    assert found.sqnr > 30
+
+
+def test_what_is_trained_behind_a_calibration_of_the_same_graph_is_said_to_be_trained():
+    model = exported(labelled())
+    calibrated(model, quantizer_of(), SAMPLES)
+    trained = prepare_qat_pt2e(model, quantizer_of(is_qat=True))
+    trained(*SAMPLES[0])
+    assert "it was trained" in comparison(convert_pt2e(trained)).note
 
 
 POOR = {
