@@ -45,7 +45,7 @@ from safe_arm.quantizer.precision.int16_steps import (
     read_roughly,
 )
 from safe_arm.quantizer.precision.norm_roots import (
-    Bound,
+    MeanBound,
     MeanSquare,
     keep_mean,
     mean_square_of,
@@ -146,8 +146,8 @@ def _keep_sum(mean: MeanSquare) -> DerivedQuantizationSpec:
     return exact
 
 
-def _bound_of(mean: MeanSquare) -> Bound:
-    return Bound(mean, _SIZE, LARGEST_UNIT)
+def _bound_of(mean: MeanSquare) -> MeanBound:
+    return MeanBound(mean, _SIZE, LARGEST_UNIT)
 
 
 def _multiply_in_32_bits(found: TwoSteps, mean: MeanSquare) -> None:

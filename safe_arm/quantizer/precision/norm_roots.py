@@ -290,7 +290,7 @@ def _steps_in_code(root: TwoSteps) -> float:
 def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     found = mean_square_of(root.argument)
     assert found is not None
-    bound = Bound(found)
+    bound = MeanBound(found)
     keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
@@ -302,7 +302,7 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
         specs[root.fine] = product_spec(root.fine, 1 / _steps_in_code(root))
 
 
-def keep_mean(found: MeanSquare, bound: Bound) -> None:
+def keep_mean(found: MeanSquare, bound: MeanBound) -> None:
     """Multiply a sum of squares and raise it in 32 bits."""
     codes = bound.spec(bound.of_sum)
     if found.mean is not None:
@@ -311,7 +311,7 @@ def keep_mean(found: MeanSquare, bound: Bound) -> None:
         give_one_spec(found.raised, codes)
 
 
-class Bound:
+class MeanBound:
     """The largest mean of squares that there can be, in whatever domain the values have.
 
     Args:

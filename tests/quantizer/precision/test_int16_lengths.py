@@ -4,7 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import WIDE, codes_apart, lower_safely, targets, tosa
+from lowering import RELEASE, WIDE, codes_apart, lower_safely, targets, tosa
 from ratios import quantised, ratio
 from small import Lambda
 from stubborn import exported, quantizer_of
@@ -51,6 +51,7 @@ def delegated(manager, rule):
 
 
 @EACH
+@pytest.mark.skipif(RELEASE < (1, 5), reason="21629: what the last entry of a table gives is demoted")
 def test_the_one_delegate_has_the_bits_of_16(rule, least):
     graph_module, manager, partitioner = lowered(SafeTOSAQuantizer, rule)
     assert partitioner.report.fallbacks == ()
