@@ -309,8 +309,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         *more: Any,
     ) -> set[str]:
         """Tag as stock does, and have every check say why it refuses what is not tagged."""
-        takes_floats = self.tosa_spec.support_float()
-        reasons = StockReasons(reporter, UNINFORMATIVE, takes_floats)
+        reasons = StockReasons(reporter, UNINFORMATIVE)
         question().reasons.append(reasons)
         tags = super()._tag_module(module, containing_program, reasons, *more)
         untagged = []

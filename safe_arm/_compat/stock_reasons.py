@@ -29,7 +29,6 @@ class StockReasons(WhyNoPartitionReporter):
     Args:
         stock: the reporter that it replaces.
         unsaid: reasons that say nothing, such as that our own check rejected a node.
-        takes_floats: whether the profile has floats.
 
     Attributes:
         by_checks: the reasons for which checks refused each node, in the order reported.
@@ -39,16 +38,10 @@ class StockReasons(WhyNoPartitionReporter):
         asking: whether a check is being asked, so that a reason reported now is a check's.
     """
 
-    def __init__(
-        self,
-        stock: WhyNoPartitionReporter,
-        unsaid: frozenset[str],
-        takes_floats: bool = True,
-    ) -> None:
+    def __init__(self, stock: WhyNoPartitionReporter, unsaid: frozenset[str]) -> None:
         super().__init__()
         self._stock = stock
         self._unsaid = unsaid
-        self._takes_floats = takes_floats
         self.by_checks: dict[Node, list[str]] = {}
         self.at_border: dict[Node, list[str]] = {}
         self.support: OperatorSupportBase | None = None
@@ -63,18 +56,12 @@ class StockReasons(WhyNoPartitionReporter):
             # Stock's sets of dtypes have another order in each process.
             in_order = ", ".join(sorted(listed.split(", ")))
             reason = reason.replace(listed, in_order)
-        if reason.startswith(_UNLISTED) and self._is_left_float(node):
+        if reason.startswith(_UNLISTED) and _is_left_float(node):
             reason = _UNQUANTISED
         by_check = self.asking or self.support is None
         reasons = self.by_checks if by_check else self.at_border
         if reason not in reasons.get(node, ()):
             reasons.setdefault(node, []).append(reason)
-
-    def _is_left_float(self, node: Node) -> bool:
-        """Tell whether an operator is the float form of one that is quantised as others, such as a layer norm."""
-        if self._takes_floats or is_marked_quantized(node):
-            return False
-        return node.target in TOSA_PRO_FP_SupportList
 
     def ask_all(
         self, nodes: Iterable[Node], *, but: Callable[[OperatorSupportBase], bool]
@@ -98,6 +85,11 @@ class StockReasons(WhyNoPartitionReporter):
                     attempted(check.is_node_supported, {}, node)
         finally:
             self.asking = False
+
+
+def _is_left_float(node: Node) -> bool:
+    """Tell whether an operator is the float form of one that is quantised as others, such as a layer norm."""
+    return node.target in TOSA_PRO_FP_SupportList and not is_marked_quantized(node)
 
 
 def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:

@@ -5,10 +5,12 @@ import torch
 from executorch.backends.arm.operator_support import tosa_supported_operators
 from executorch.backends.arm.tosa import partitioner as arm_partitioner
 from executorch.exir.backend.utils import ReportRejected, WhyNoPartitionReporter
+from executorch.exir.dialects._ops import ops as exir_ops
 from prepared import prepared
 from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
 from safe_arm import seams
+from safe_arm._compat.annotations import mark_annotated
 from safe_arm._compat.stock_reasons import StockReasons, guarded
 
 
@@ -60,6 +62,20 @@ def test_every_check_is_asked(name):
     reasons, stock = asked(make, x)
     assert reasons.by_checks == {x: list(kept)}
     assert stock._rejected_nodes == {x: "a"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_marked", "is_left_float"),
+    [("addmm", False, True), ("addmm", True, False), ("cumprod", False, False)],
+)
+def test_the_float_form_of_what_is_quantised_as_others_is_said_not_to_be(operator, is_marked, is_left_float):
+    refused = torch.fx.Graph().call_function(getattr(exir_ops.edge.aten, operator).default)
+    if is_marked:
+        mark_annotated(refused)
+    unlisted = "Not included in BaseTOSASupportList or a registered tosa_support_check"
+    reasons, stock = asked(lambda r: Says(r, unlisted), refused)
+    assert ("quantized" in reasons.by_checks[refused][0]) == is_left_float
+    assert stock._rejected_nodes == {refused: unlisted}
 
 
 def test_a_report_has_every_reason_if_the_backend_returns_alternatives(monkeypatch):

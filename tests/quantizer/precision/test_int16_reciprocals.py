@@ -69,6 +69,13 @@ def test_the_delegate_is_off_its_graph_by_what_lines_between_513_codes_are(rule,
     assert codes_apart(manager, graph_module, *SAMPLES, *OTHERS) <= 64
 
 
+def test_a_divisor_has_room_beyond_what_calibration_showed():
+    rule, _ = QUOTIENTS["share of a sum"]
+    flat = (torch.linspace(-20, 20, 64).sign() * 20).expand(1, 16, 64)
+    assert flat.abs().sum(-1).max() > 2 * max(sample.abs().sum(-1).max() for (sample,) in SAMPLES)
+    assert ratio(by(SafeTOSAQuantizer, rule), rule, [(flat,)]) > 45
+
+
 def test_the_delegate_of_stock_s_graph_loses_what_16_bits_gain():
     rule, _ = QUOTIENTS["softmax"]
     graph_module = by(TOSAQuantizer, rule)

@@ -11,11 +11,12 @@ from lowering import HISTOGRAM, lower, tosa
 from small import Built, Lambda, image
 from stubborn import calibrated, comparison, quantizer_of
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 from torchao.quantization.pt2e.quantizer import ComposableQuantizer
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning
+from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY
 from safe_arm.quantizer.proof.float_run import FloatRun
 
 pytestmark = pytest.mark.filterwarnings(
@@ -64,6 +65,33 @@ def test_a_net_that_two_quantisers_share_is_compared_and_not_said_to_be_trained(
     found = comparison(composed(exported(labelled()), SAMPLES))
     assert (found.samples, found.note) == (4, "")
     assert found.sqnr > 30
+
+
+class Scaled(nn.Module):
+    def forward(self, x, *, scale):
+        return x * scale
+
+
+def kept(*calls):
+    """The calibration samples that a quantised graph keeps for the proof of its delegates."""
+    model = torch.export.export(Scaled(), (torch.ones(4),), {"scale": torch.ones(4)})
+    prepared = prepare_pt2e(model.module(check_guards=False), quantizer_of())
+    for x in calls:
+        prepared(x, scale=torch.ones(4))
+    notes = (node.meta.get("custom", {}) for node in convert_pt2e(prepared).graph.nodes)
+    return next(note[FLOAT_COMPARISON_KEY] for note in notes if FLOAT_COMPARISON_KEY in note).samples
+
+
+def test_samples_with_arguments_by_name_are_not_kept_for_their_order_may_differ():
+    assert kept(torch.ones(4), torch.zeros(4)) == ()
+
+
+def test_the_first_and_the_last_sample_are_kept():
+    notes = step_by_step(exported(labelled()), SAMPLES).graph.nodes
+    text = next(filter(None, (node.meta.get("custom", {}).get(FLOAT_COMPARISON_KEY) for node in notes)))
+    (first,), (last,) = text.samples
+    assert torch.equal(first, SAMPLES[0][0])
+    assert torch.equal(last, SAMPLES[-1][0])
 
 
 def test_what_is_trained_behind_a_calibration_of_the_same_graph_is_said_to_be_trained():
