@@ -10,6 +10,7 @@ from stubborn import calibrated, exported, quantizer_of
 from benchmarks.quality.ideal import ideal
 from safe_arm import SafeEthosUQuantizer, SafeTOSAQuantizer
 from safe_arm.quantizer.proof.fidelity import decibel
+from safe_arm.verification.reference_model import run_lowered
 
 
 def quantised(rule, quantizer, samples):
@@ -44,6 +45,12 @@ def ratio(net, rule, samples):
         signal += float(expected.square().sum())
         noise += float((net(*sample) - expected).square().sum())
     return decibel(signal, noise)
+
+
+def delegated_ratio(manager, rule, samples):
+    """The ratio of a lowered program, run in the reference model, to a rule."""
+    program = manager.exported_program()
+    return ratio(lambda *sample: run_lowered(program, sample)[0], rule, samples)
 
 
 def ratio_of_rounded_borders(rule, samples):

@@ -5,13 +5,12 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
 from lowering import RELEASE, WIDE, codes_apart, lower_safely, targets, tosa
-from ratios import quantised, ratio
+from ratios import delegated_ratio, quantised
 from small import Lambda
 from stubborn import exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
-from safe_arm.verification.reference_model import run_lowered
 
 PROFILE = "TOSA-1.0+INT+int16"
 
@@ -44,18 +43,12 @@ def lowered(quantizer_class, rule, **options):
     return graph_module, *lower_safely(graph_module, SAMPLES[0], tosa(PROFILE), **options)
 
 
-def delegated(manager, rule):
-    """The ratio of a lowered program to a rule."""
-    program = manager.exported_program()
-    return ratio(lambda *sample: run_lowered(program, sample)[0], rule, SAMPLES)
-
-
 @EACH
 @pytest.mark.skipif(RELEASE < (1, 5), reason="21629: what the last entry of a table gives is demoted")
 def test_the_one_delegate_has_the_bits_of_16(rule, least):
     graph_module, manager, partitioner = lowered(SafeTOSAQuantizer, rule)
     assert partitioner.report.fallbacks == ()
-    assert delegated(manager, rule) > least
+    assert delegated_ratio(manager, rule, SAMPLES) > least
     # A correction that is read from lines between 513 codes is a thousandth off.
     extreme = torch.where(torch.arange(32) % 2 == 0, 100.0, -100.0).expand(1, 16, 32)
     assert codes_apart(manager, graph_module, *SAMPLES, (extreme,), (0 * extreme,)) <= 64
@@ -63,7 +56,7 @@ def test_the_one_delegate_has_the_bits_of_16(rule, least):
 
 def test_the_delegate_of_stock_s_graph_is_percents_off():
     rule, _ = LENGTHS["norm"]
-    assert delegated(lowered(TOSAQuantizer, rule, verify=False)[1], rule) < 45
+    assert delegated_ratio(lowered(TOSAQuantizer, rule, verify=False)[1], rule, SAMPLES) < 45
 
 
 def test_a_root_of_anything_else_is_taken_in_one_step():

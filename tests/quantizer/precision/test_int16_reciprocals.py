@@ -5,13 +5,12 @@ import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
 from lowering import WIDE, codes_apart, lower_safely, targets, tosa
-from ratios import quantised, ratio
+from ratios import delegated_ratio, quantised, ratio
 from small import Lambda
 from stubborn import exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
-from safe_arm.verification.reference_model import run_lowered
 
 PROFILE = "TOSA-1.0+INT+int16"
 MASK = torch.ones(16, 64).tril(40).bool()
@@ -47,18 +46,12 @@ def reciprocals(model):
     return targets(model).count("reciprocal")
 
 
-def delegated(program, rule, samples):
-    """The ratio of a lowered program to a rule."""
-    return ratio(lambda *sample: run_lowered(program, sample)[0], rule, samples)
-
-
 @EACH
 def test_the_delegate_has_the_bits_of_16_and_so_has_it_for_other_rows(rule, least):
     graph_module = by(SafeTOSAQuantizer, rule)
     manager, partitioner = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE))
     assert partitioner.report.fallbacks == ()
-    program = manager.exported_program()
-    assert min(delegated(program, rule, each) for each in (SAMPLES, OTHERS)) > least
+    assert min(delegated_ratio(manager, rule, each) for each in (SAMPLES, OTHERS)) > least
 
 
 @EACH
@@ -80,7 +73,7 @@ def test_the_delegate_of_stock_s_graph_loses_what_16_bits_gain():
     rule, _ = QUOTIENTS["softmax"]
     graph_module = by(TOSAQuantizer, rule)
     manager, _ = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE), verify=False)
-    assert delegated(manager.exported_program(), rule, SAMPLES) < 55
+    assert delegated_ratio(manager, rule, SAMPLES) < 55
 
 
 #: Reciprocals in one step.
