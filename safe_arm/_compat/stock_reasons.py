@@ -12,7 +12,7 @@ from torch.nn import Module
 
 from safe_arm._compat.upstream import CheckProperQuantization, TOSA_PRO_FP_SupportList
 from safe_arm.core.exceptions import attempted
-from safe_arm.core.island import is_marked_quantized
+from safe_arm.core.island import gives_float, is_marked_quantized
 from safe_arm.core.partitioning_record import current_partitioning
 
 #: The attribute in which a chain of checks keeps them.
@@ -89,7 +89,10 @@ class StockReasons(WhyNoPartitionReporter):
 
 def _is_left_float(node: Node) -> bool:
     """Tell whether an operator is the float form of one that is quantised as others, such as a layer norm."""
-    return node.target in TOSA_PRO_FP_SupportList and not is_marked_quantized(node)
+    reads_floats = any(map(gives_float, node.all_input_nodes))
+    if not reads_floats or is_marked_quantized(node):
+        return False
+    return node.target in TOSA_PRO_FP_SupportList
 
 
 def _links(support: OperatorSupportBase | None) -> Iterator[OperatorSupportBase]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from safe_arm.core.structured import structured
 
@@ -77,9 +76,9 @@ class Compared(str):
         samples: for each sample the tensors that the net takes, in its order.
     """
 
-    samples: tuple[tuple[Any, ...], ...] = ()
+    samples: tuple[tuple[object, ...], ...] = ()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Compared:
+    def __deepcopy__(self, memo: dict[int, object]) -> Compared:
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

@@ -36,7 +36,7 @@ class Ranges:
     """The ranges of a graph's nodes, each computed once.
 
     Attributes:
-        look_up: returns the values of the placeholders that hold constants; called at most once.
+        look_up: returns the values of the placeholders and attributes that hold constants; called at most once.
     """
 
     look_up: Callable[[], Mapping[Node, Tensor]] = dict

@@ -55,7 +55,7 @@ MACS_PER_WEIGHT = 10
 
 @dataclass(frozen=True)
 class Values:
-    """What a set of inputs of the net gives at the borders of the delegates.
+    """The values that a set of inputs of the net gives at the borders of the delegates.
 
     Attributes:
         name: the name of that set in a report.

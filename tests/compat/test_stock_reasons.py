@@ -65,11 +65,18 @@ def test_every_check_is_asked(name):
 
 
 @pytest.mark.parametrize(
-    ("operator", "is_marked", "is_left_float"),
-    [("addmm", False, True), ("addmm", True, False), ("cumprod", False, False)],
+    ("operator", "dtype", "is_marked", "is_left_float"),
+    [
+        ("addmm", torch.float32, False, True),
+        ("addmm", torch.float32, True, False),
+        ("addmm", torch.int64, False, False),
+        ("cumprod", torch.float32, False, False),
+    ],
 )
-def test_the_float_form_of_what_is_quantised_as_others_is_said_not_to_be(operator, is_marked, is_left_float):
-    refused = torch.fx.Graph().call_function(getattr(exir_ops.edge.aten, operator).default)
+def test_the_float_form_of_what_is_quantised_as_others_is_said_not_to_be(operator, dtype, is_marked, is_left_float):
+    x = node()
+    x.meta["val"] = torch.ones(2, dtype=dtype)
+    refused = x.graph.call_function(getattr(exir_ops.edge.aten, operator).default, (x,))
     if is_marked:
         mark_annotated(refused)
     unlisted = "Not included in BaseTOSASupportList or a registered tosa_support_check"

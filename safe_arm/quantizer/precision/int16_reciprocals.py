@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
@@ -20,13 +19,16 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.core.ranges import Ranges
-from safe_arm.quantizer.graphs.graph_edits import is_call, operands_of, stored_tensor
+from safe_arm.quantizer.graphs.graph_edits import stored_tensor
 from safe_arm.quantizer.precision.exact_products import exact_spec, terms_of
 from safe_arm.quantizer.precision.fine_reciprocals import (
     of_rough_reciprocal,
     reciprocals,
 )
-from safe_arm.quantizer.precision.fine_sums import ExponentialSumObserver
+from safe_arm.quantizer.precision.fine_sums import (
+    ExponentialSumObserver,
+    terms_of_softmax,
+)
 from safe_arm.quantizer.precision.int16_steps import (
     LARGEST,
     correct,
@@ -40,11 +42,6 @@ from safe_arm.quantizer.precision.int16_steps import (
 )
 from safe_arm.quantizer.precision.two_steps import TwoSteps, give_spec
 
-_ATEN = torch.ops.aten
-_SUM = _ATEN.sum.dim_IntList
-_EXPONENTIAL = _ATEN.exp.default
-_DIFFERENCE = _ATEN.sub.Tensor
-_MAXIMUM = _ATEN.amax.default
 #: The product of a longer sum and its rough reciprocal overflows 32 bits.
 _MOST_TERMS = LARGEST_RESCALED // 2**17
 #: Parts of a step of 8 bits, one of which is the least argument.
@@ -80,34 +77,24 @@ def _constants(model: GraphModule) -> dict[Node, Tensor]:
 
 def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     place = read_roughly(found, spec)
-    exponential = _summed(found)
-    if exponential is None:
-        leave_room(found, found.unit)
+    is_exact = 0 < terms_of_softmax(found.rough) <= _MOST_TERMS
+    if is_exact:
+        _sum_exactly(found, spec)
     else:
-        _sum_exactly(found, exponential, spec)
+        leave_room(found, found.unit)
     rough = derived_spec(in_8_bits(spec), [place], of_rough_reciprocal)
     give_spec(found.rough, rough)
     give_spec(found.between, rough)
-    if exponential is None:
+    if not is_exact:
         read_finely(found.between, spec, found.unit)
     read_finely(found.between, spec, found.fine)
     correct(found, spec, _LARGEST_CORRECTION)
     give_spec(found.fine, derived_spec(spec, [place], _of_reciprocal))
 
 
-def _summed(found: TwoSteps) -> Node | None:
-    """Return the exponentials that a divisor is the sum of, if their sum is exact in 32 bits; else None."""
-    exponential, _ = operands_of(found.argument, _SUM)
-    distance, _ = operands_of(exponential, _EXPONENTIAL)
-    _, maximum = operands_of(distance, _DIFFERENCE)
-    if not is_call(maximum, _MAXIMUM):
-        return None
-    terms = terms_of(found.argument)
-    return exponential if terms <= _MOST_TERMS else None
-
-
-def _sum_exactly(found: TwoSteps, exponential: Node, spec: QuantizationSpec) -> None:
+def _sum_exactly(found: TwoSteps, spec: QuantizationSpec) -> None:
     """Sum exponentials in 32 bits, and give them and their quotients, none of which is larger than 1, all codes."""
+    (exponential,) = found.argument.all_input_nodes
     give_spec(exponential, up_to(spec, 1.0))
     for product in found.fine.users:
         if exponential in product.all_input_nodes:

@@ -104,8 +104,7 @@ def annotate_rough_root(found: TwoSteps, spec: QuantizationSpec) -> tuple[Node, 
         _keep_mean(mean, spec)
         _multiply_in_32_bits(found, mean)
     elif bounded is not None:
-        exact = _keep_sum(bounded)
-        give_one_spec(found.argument, exact)
+        give_one_spec(found.argument, _keep_sum(bounded))
         _multiply_in_32_bits(found, bounded)
     else:
         leave_room(found, found.between)
@@ -119,7 +118,7 @@ def _bounded_sum(argument: Node) -> MeanSquare | None:
     total, bound = operands_of(argument, _MAXIMUM)
     if not is_call(total, _SUM) or not is_stored(bound):
         return None
-    square: Any = total.args[0]
+    (square,) = total.all_input_nodes
     value = squared(square)
     if value is None or len(total.users) != 1 or len(square.users) != 1:
         return None
@@ -130,14 +129,14 @@ def _keep_mean(mean: MeanSquare, spec: QuantizationSpec) -> None:
     """Sum squares in 32 bits, and multiply by their share there."""
     _keep_sum(mean)
     if mean.mean is not None:
-        factor: Any = mean.mean.args[1]
+        _, factor = mean.mean.all_input_nodes
         specs_read(mean.mean)[factor] = in_8_bits(spec)
     keep_mean(mean, _bound_of(mean))
 
 
 def _keep_sum(mean: MeanSquare) -> DerivedQuantizationSpec:
     """Sum squares in 32 bits; in 16, that of a value a hundredth of the largest is 3 codes."""
-    square: Any = mean.total.args[0]
+    (square,) = mean.total.all_input_nodes
     steps = min(1.0, LARGEST_RESCALED / (terms_of(mean.total) * _SQUARE))
     exact = product_spec(square, steps)
     give_spec(square, exact)

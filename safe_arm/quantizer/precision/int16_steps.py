@@ -59,8 +59,9 @@ def int16_spec(found: TwoSteps, *more: Node) -> QuantizationSpec | None:
         found: the two steps.
         more: operators that have to be of 16 bits, too.
     """
-    nodes = [found.rough, found.between, found.unit, found.correction, found.fine]
-    if not all(map(_is_of_int16, [*nodes, *more])):
+    nodes = [found.argument, found.rough, found.between, found.unit]
+    nodes += [found.correction, found.fine, *more]
+    if not all(map(_is_of_int16, nodes)):
         return None
     spec = plain_spec(specs_read(found.rough).get(found.argument))
     if spec is None or not is_calibrated(spec):

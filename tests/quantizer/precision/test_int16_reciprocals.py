@@ -4,7 +4,7 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import WIDE, codes_apart, lower_safely, targets, tosa
+from lowering import HISTOGRAM, WIDE, codes_apart, lower_safely, targets, tosa
 from ratios import delegated_ratio, quantised, ratio
 from small import Lambda
 from stubborn import exported, quantizer_of
@@ -87,6 +87,22 @@ IN_ONE_STEP = {
 @pytest.mark.parametrize("rule", IN_ONE_STEP.values(), ids=IN_ONE_STEP)
 def test_the_near_miss_is_left_alone(rule):
     assert reciprocals(annotated(Lambda(rule), quantizer(), SAMPLES[0])) == 1
+
+
+#: Quotients, each with an operator on the way to its divisor.
+ON_THE_WAY = {
+    "a sum": (QUOTIENTS["share of a sum"][0], torch.ops.aten.sum.dim_IntList),
+    "what is added to a deviation": (lambda m, x: x / (x.std(-1, keepdim=True) + 1e-3), torch.ops.aten.add.Tensor),
+}
+
+
+@pytest.mark.parametrize("config", [None, HISTOGRAM], ids=["float", "8 bits"])
+@pytest.mark.parametrize(("rule", "target"), ON_THE_WAY.values(), ids=ON_THE_WAY)
+def test_a_divisor_that_a_user_gives_other_bits_has_one_step(rule, target, config):
+    """Without a domain of 16 bits of the divisor's own there is none to share, and torchao raises."""
+    graph_module = quantised(rule, quantizer().set_node_target(target, config), SAMPLES)
+    assert reciprocals(graph_module) == 1
+    assert ratio(graph_module, rule, SAMPLES) > 25
 
 
 def test_a_sum_longer_than_32_bits_hold_is_divided_by_in_16():
