@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 import torch
 from graph_changes import annotated, annotates_no_more
-from lowering import PROFILES, WIDE, lower_exactly, lower_in_part, lower_safely, min_max, quantize, targets, tosa
+from lowering import PROFILES, lower_exactly, min_max, quantize, targets, tosa
 from ratios import borders_and_ours, exactly_on, histogram_ratios, ours_exactly, quantised
 from rewriting import Rewriting
 from small import Lambda
@@ -13,7 +13,6 @@ from stubborn import check_trained, quantizer_of
 from torchao.quantization.pt2e import MinMaxObserver
 
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
-from safe_arm._compat.tested_releases import executorch_version, parse
 from safe_arm.quantizer.precision.fine_lengths import _of_correction, _of_unit, keep_lengths_fine, refine_lengths
 from safe_arm.quantizer.precision.fine_roots import of_rough
 
@@ -167,20 +166,6 @@ def test_it_is_exact_for_one_value_and_for_many(terms):
 @pytest.mark.parametrize("rule", [deviation, LENGTHS["two squares"]], ids=["a deviation", "two squares"])
 def test_ethos_u_computes_it_exactly(rule, ethos_u):
     exactly_on(ethos_u, rule, SAMPLES)
-
-
-@pytest.mark.filterwarnings("ignore:demoted from")
-@pytest.mark.parametrize("rule", [LENGTHS["norm"], LENGTHS["a mean, more a number"]], ids=["plain", "with a factor"])
-def test_16_bits_are_computed_in_one_step(rule):
-    profile = "TOSA-1.0+INT+int16"
-    graph_module = quantize(Lambda(rule), rows(0), tosa(profile), config=WIDE)
-    assert "pow" in targets(graph_module)
-    assert "rsqrt" not in targets(graph_module)
-    if parse(executorch_version()) < (1, 5):  # The last entry of its 16-bit tables is wrong (21629).
-        lower_in_part(graph_module, tosa(profile), rows(0))
-    else:
-        _, partitioner = lower_safely(graph_module, rows(0), tosa(profile), verify=True)
-        assert partitioner.report.fallbacks == ()
 
 
 def test_twice_equals_once():
