@@ -18,6 +18,7 @@ from executorch.backends.arm._passes import (
     FuseDuplicateUsersPass,
     FuseEqualPlaceholdersPass,
     FuseQuantizedActivationPass,
+    InsertTableOpsPass,
     RewriteConvPass,
 )
 from executorch.backends.arm._passes.arm_pass_utils import (

@@ -49,6 +49,7 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.insert_control_flow_rescales import (
     InsertControlFlowRescalesPass,
 )
+from safe_arm.passes.insert_table_ops import InsertTableOpsPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
@@ -257,6 +258,7 @@ _IN_ORDER = (
         "FuseConsecutiveRescalesPass",
         instead=FuseConsecutiveRescalesPass,
     ),
+    Correction("fine-tables", "S55", "InsertTableOpsPass", instead=InsertTableOpsPass),
     Correction(
         "int16-convolution",
         "S32",

@@ -1,4 +1,4 @@
-"""Compute what a 16-bit TOSA TABLE can return: 513 codes of the function, and straight lines between them."""
+"""Compute what 16-bit TOSA TABLEs can return for a function: codes of it, and straight lines between them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,31 @@ from torch import Tensor
 from torch.fx import Node
 
 from safe_arm.core.exceptions import Caught, attempted
+from safe_arm.core.int16_tables import (
+    FARTHEST,
+    STEP,
+    Table,
+    between,
+    sum_of,
+    tables_of,
+    whole_table,
+)
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.verification.distance import near_middle
-from safe_arm.verification.evaluation import Evaluation, EvaluationError
+from safe_arm.verification.evaluation import Evaluation
 
-#: The distance of two entries in codes, and the number of entries.
-STEP = 128
-_ENTRIES = 513
-#: Codes that straight lines may be from the function on the inputs of a proof: a 256th of the range.
-FARTHEST = 256
+#: Codes that values may be off that are doubled or summed up: RESCALE saturates at -32,768, and a quantiser one code
+#: above; and an entry of each table may lie in the middle between two codes.
+_SATURATED = 1.0
+#: Any code is right where a function has no value, as a logarithm has none below 0.
+_ANY = 2.0**16
 
 
 class Lines(NamedTuple):
-    """Values read from a table, in codes.
+    """Values read from tables, in codes.
 
     Attributes:
-        codes: the interpolated values, unrounded.
+        codes: the values, unrounded if they are read from one table.
         off: the error bound of each, because an entry lies in the middle between two codes.
     """
 
@@ -33,30 +42,30 @@ class Lines(NamedTuple):
     off: Tensor
 
 
-def at_entries(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
-    """Evaluate a function at the entries of a 16-bit table; return None if it cannot be evaluated.
+def at_all_codes(source: Node, nodes: Iterable[Node]) -> Evaluation | None:
+    """Evaluate a function at every code of 16 bits; return None if it cannot be evaluated.
 
     Args:
         source: the int16 codes it is a function of; 2**15 stands for what comes after the last.
         nodes: the function, DQ to Q.
     """
-    entries = Evaluation({source: torch.arange(_ENTRIES) * STEP - 2**15})
-    return None if isinstance(attempted(entries.run, nodes), Caught) else entries
+    function = Evaluation({source: torch.arange(-(2**15), 2**15 + 1)})
+    return None if isinstance(attempted(function.run, nodes), Caught) else function
 
 
 def interpolated(
     nodes: Sequence[Node], eager: Evaluation, farthest: int = FARTHEST
 ) -> dict[Node, Lines]:
-    """Return the input of a unit's quantiser, unrounded and in codes, if its function is read from a 16-bit table.
+    """Return the input of a unit's quantiser, in codes, if its function is read from 16-bit tables.
 
     Args:
         nodes: one unit, DQ to Q, whose only operator is a function of one int16 value.
         eager: has the codes the unit gets.
-        farthest: codes that a line between two entries may be from the function at any of them.
+        farthest: codes that a value read from tables may be from the function at any of them.
 
     Returns:
         For the quantiser the interpolated values (TOSA 1.0, TABLE); nothing if the unit is of another shape, or if its
-        function is too steep for a table.
+        function is too steep for tables.
     """
     before, kernel, after = [], 0, []
     for node in nodes:
@@ -73,27 +82,28 @@ def interpolated(
     q = QParams.of(quantize)
     if codes.dtype != torch.int16 or q is None or q.dtype != torch.int16:
         return {}
-    entries = at_entries(source, nodes)
-    function = Evaluation({source: codes})
-    try:
-        function.run(nodes)
-    except EvaluationError:
+    evaluated = at_all_codes(source, nodes)
+    if evaluated is None:
         return {}
-    if entries is None:
-        return {}
-    table = entries.values[quantize].double()
-    unrounded = entries.unrounded[quantize]
-    at_tie = near_middle(unrounded) & ((unrounded - table).abs() < 1)
-    table = torch.where(at_tie, unrounded, table)
+    function = evaluated.unrounded[quantize]
+    tables = tables_of(function) or (whole_table(function),)
     place = codes.long() + 2**15
-    low = place // STEP
-    part = (place % STEP).double() / STEP
-    lines = _between(table, low, part)
-    if (lines - function.values[quantize]).abs().gt(farthest).any():
+    if len(tables) == 1 and not tables[0].is_doubled:
+        lines = _lines_of(tables[0], function, codes)
+    else:
+        total = sum_of(tables)[place]
+        lines = Lines(total, torch.full_like(total, _SATURATED))
+    has_value = ~function.isnan()[place]
+    distance = lines.codes.clamp(q.qmin, q.qmax) - evaluated.values[quantize][place]
+    if distance[has_value].abs().gt(farthest).any():
         return {}
-    return {quantize: Lines(lines, _between(at_tie.double() / 2, low, part))}
+    return {quantize: lines._replace(off=lines.off.where(has_value, _ANY))}
 
 
-def _between(entries: Tensor, low: Tensor, part: Tensor) -> Tensor:
-    """Interpolate between each entry and the next."""
-    return entries[low] * (1 - part) + entries[low + 1] * part
+def _lines_of(table: Table, function: Tensor, codes: Tensor) -> Lines:
+    """Return what one table gives for some codes, whichever way entries in the middle between two codes went."""
+    entries = table.entries.double()
+    unrounded = function[::STEP]
+    at_tie = near_middle(unrounded) & ((unrounded - entries).abs() < 1)
+    entries = torch.where(at_tie, unrounded, entries)
+    return Lines(between(entries, codes), between(at_tie.double() / 2, codes))

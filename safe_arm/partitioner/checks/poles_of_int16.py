@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.int16_tables import STEP, tables_of
 from safe_arm.core.island import QUANTIZE, op_name
 from safe_arm.partitioner.checks.base import (
     Check,
@@ -13,7 +14,7 @@ from safe_arm.partitioner.checks.base import (
     int16_input,
     unit_of,
 )
-from safe_arm.verification.tables import STEP, at_entries
+from safe_arm.verification.tables import at_all_codes
 
 #: Two entries that are farther apart have no line between them: TOSA 1.0 wants its slope in 16 bits.
 _STEEPEST = 2**15 - 1
@@ -22,8 +23,8 @@ _STEEPEST = 2**15 - 1
 class PolesOfInt16(Check):
     """Refuses functions of int16 that go from one end to the other between two entries of a table, as 1/x does at 0.
 
-    TOSA does not define the values there. That does not matter where the input never comes: the sum of exponentials
-    that a softmax divides by is positive.
+    TOSA does not define the values there. That does not matter where the input never comes, as the sum of exponentials
+    that a softmax divides by, which is positive; nor where finer tables have each code (passes/insert_table_ops.py).
     """
 
     issue = "T22"
@@ -35,6 +36,7 @@ class PolesOfInt16(Check):
             "aten::log10",
             "aten::log1p",
             "aten::rsqrt",
+            "aten::tan",
         )
     )
 
@@ -46,11 +48,14 @@ class PolesOfInt16(Check):
         if len(users) != 1 or op_name(users[0]) != QUANTIZE:
             return None
         source, q = int16
-        entries = at_entries(source.all_input_nodes[0], (source, node, users[0]))
-        if entries is None:
+        evaluated = at_all_codes(source.all_input_nodes[0], (source, node, users[0]))
+        if evaluated is None:
+            return None
+        function = evaluated.unrounded[users[0]]
+        if tables_of(function):
             return None
         low, high = context.ranges.of(source.args[0])
-        for first in _undefined(entries.unrounded[users[0]]):
+        for first in _undefined(function[::STEP]):
             last = first + STEP
             if low < last and high >= first:
                 name = op_name(node).removeprefix("aten::")

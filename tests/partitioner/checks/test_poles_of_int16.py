@@ -7,6 +7,7 @@ from lowering import by_stock, check_stocks_bytes, codes_apart, lower_safely, to
 from prepared import INT16, Prepared, int16_graph, prepared_int16
 from small import DQ, Lambda, Q, marked
 
+from safe_arm.core.int16_tables import FARTHEST
 from safe_arm.partitioner.plan import plan
 from safe_arm.verification.model_server import ReferenceModelError
 
@@ -17,17 +18,23 @@ POLES = [torch.reciprocal, lambda x: 1.5 / x, lambda x: 1.5 / (x * 0.5 - 0.125)]
 
 
 @pytest.mark.parametrize("function", POLES)
-def test_stock_leaves_the_pole_undefined_and_ours_is_exact(function):
+def test_stock_leaves_the_pole_undefined_and_ours_reads_finer_tables(function):
     graph_module = int16_graph(function, CALIBRATED, TOSAQuantizer)
     manager = by_stock(graph_module, CALIBRATED, tosa(INT16))
     with pytest.raises(ReferenceModelError, match="slope out of int16"):
         codes_apart(manager, graph_module, AT_POLE)
     net = prepared_int16(function, CALIBRATED)
     manager, report = net.safely(verify=False)
-    assert codes_apart(manager, net.graph_module, AT_POLE) == 0
-    assert [(verdict.op, verdict.issue) for verdict in report.fallbacks] == [("aten::reciprocal", "T22")]
-    assert "undefined from -0.0312 to 0" in report.fallbacks[0].reason
-    assert report.delegates
+    assert report.fallbacks == ()
+    assert codes_apart(manager, net.graph_module, AT_POLE) <= FARTHEST
+
+
+def test_a_pole_that_is_not_at_0_is_refused():
+    """Finer tables have every code around 0 alone."""
+    net = prepared_int16(torch.tan, CALIBRATED)
+    _, report = net.safely(verify=False)
+    assert [(verdict.op, verdict.issue) for verdict in report.fallbacks] == [("aten::tan", "T22")]
+    assert "undefined from -7.88 to -7.84" in report.fallbacks[0].reason
 
 
 def test_behind_an_index_on_the_cpu_it_is_refused_and_not_demoted():
@@ -35,13 +42,13 @@ def test_behind_an_index_on_the_cpu_it_is_refused_and_not_demoted():
 
     def function(x):
         place = (x[0, :3] > 100).long()
-        return torch.reciprocal((x.abs() + 0.5).reshape(1, 6, 1)[place, :, place])
+        return torch.tan((x.abs() * 0.5).reshape(1, 6, 1)[place, :, place])
 
     net = prepared_int16(function, CALIBRATED)
     partitioner = net.partitioner()
     net.lowered(partitioner)
     verdicts = {(verdict.op, verdict.verdict) for verdict in partitioner.report.fallbacks}
-    assert verdicts >= {("aten::index", "refused"), ("aten::reciprocal", "refused")}
+    assert verdicts >= {("aten::index", "refused"), ("aten::tan", "refused")}
     assert {verdict for _, verdict in verdicts} == {"refused"}
 
 

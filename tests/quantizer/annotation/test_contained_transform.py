@@ -18,7 +18,7 @@ ROWS = [(profile, *row) for row in stubborn.TRANSFORM for profile in PROFILES]
 ROWS += [(PROFILES[0], *row) for row in stubborn.TRANSFORM_INT]
 IDS = [f"{name}-{profile}" for profile, name, _, _ in ROWS]
 #: What stock fails on here is computed before the passes, as it depends on no input, or written in another way.
-AVOIDED = ("addmm", "arange_0_cat", "index_by_nothing")
+AVOIDED = ("addmm", "arange_0_cat", "index_by_nothing", "vector_norm_inf")
 
 
 @pytest.mark.parametrize(("profile", "name", "between", "words"), ROWS, ids=IDS)

@@ -16,6 +16,12 @@ FACTORS = torch.tensor([0.1, 1.0, 10.0, 100.0])
 GENERATOR = torch.Generator().manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def same_values():
+    """Each test draws the same values, whichever ran before it."""
+    GENERATOR.manual_seed(0)
+
+
 def images():
     return [(torch.randint(0, 256, (16, 32), generator=GENERATOR).clamp(20, 230) - 20.0,) for _ in range(4)]
 

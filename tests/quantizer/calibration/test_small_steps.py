@@ -14,6 +14,12 @@ from safe_arm import SafeTOSAQuantizer
 _GENERATOR = torch.Generator().manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def same_values():
+    """Each test draws the same values, whichever ran before it."""
+    _GENERATOR.manual_seed(0)
+
+
 def normal(*shape):
     return torch.randn(shape, generator=_GENERATOR)
 

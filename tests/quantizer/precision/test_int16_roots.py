@@ -74,11 +74,11 @@ def test_the_delegate_is_off_its_graph_by_what_lines_between_513_codes_are(rule,
     assert codes_apart(manager, graph_module, *SAMPLES, *OTHERS, (extreme,), (0 * extreme,)) <= 64
 
 
-def test_the_delegate_of_stock_s_graph_is_percents_off():
+def test_the_delegate_of_stock_s_graph_is_a_percent_off():
     rule = NORMS["layer"][0]
     graph_module = by(TOSAQuantizer, rule)
     manager, _ = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE), verify=False)
-    assert delegated_ratio(manager, rule, SAMPLES) < 45
+    assert delegated_ratio(manager, rule, SAMPLES) < 50
 
 
 #: Inverse roots in one step.

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from graph_changes import annotated, annotates_no_more
-from lowering import RELEASE, WIDE, lower_in_part, lower_safely, quantize, targets, tosa
+from lowering import WIDE, lower_safely, quantize, targets, tosa
 from ratios import delegated_ratio, exactly_on, histogram_ratios, ours_exactly, ratio, ratios
 from rewriting import Rewriting
 from small import Lambda
@@ -122,12 +122,9 @@ def test_16_bits_have_the_bound_in_the_domain_of_the_sum():
     large = (rows(0)[0] * 1e4,)
     graph_module = quantize(Lambda(RULES["unit length"]), large, tosa(profile), config=WIDE)
     assert ratio(graph_module, RULES["unit length"], [large]) > 40
-    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the root is demoted.
-        lower_in_part(graph_module, tosa(profile), large)
-    else:
-        manager, partitioner = lower_safely(graph_module, large, tosa(profile))
-        assert partitioner.report.fallbacks == ()
-        assert delegated_ratio(manager, RULES["unit length"], [large]) > 55
+    manager, partitioner = lower_safely(graph_module, large, tosa(profile))
+    assert partitioner.report.fallbacks == ()
+    assert delegated_ratio(manager, RULES["unit length"], [large]) > 55
 
 
 def test_rows_of_zeros_stay_so():

@@ -9,10 +9,8 @@ from graph_changes import annotated, annotates_no_more, graph_of
 from lowering import (
     HISTOGRAM,
     PROFILES,
-    RELEASE,
     WIDE,
     lower_exactly,
-    lower_in_part,
     lower_safely,
     quantize,
     targets,
@@ -133,12 +131,9 @@ def test_of_16_bits_the_roots_have_two_steps():
     profile = "TOSA-1.0+INT+int16"
     graph_module = quantize(Lambda(similarity), pair(0), tosa(profile), config=WIDE)
     assert targets(graph_module).count("rsqrt") == 4
-    if RELEASE < (1, 5):  # The last entry of its 16-bit tables is wrong (21629): the roots are demoted.
-        lower_in_part(graph_module, tosa(profile), pair(0))
-    else:
-        manager, partitioner = lower_safely(graph_module, pair(0), tosa(profile))
-        assert partitioner.report.fallbacks == ()
-        assert delegated_ratio(manager, similarity, [pair(0)]) > 45
+    manager, partitioner = lower_safely(graph_module, pair(0), tosa(profile))
+    assert partitioner.report.fallbacks == ()
+    assert delegated_ratio(manager, similarity, [pair(0)]) > 45
 
 
 def test_twice_equals_once():

@@ -15,6 +15,12 @@ CAMERA = torch.tensor([[200.0, 0.0, 80.0], [0.0, 200.0, 60.0], [0.0, 0.0, 1.0]])
 TURN = torch.tensor([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
 
 
+@pytest.fixture(autouse=True)
+def same_values():
+    """Each test draws the same values, whichever ran before it."""
+    _GENERATOR.manual_seed(0)
+
+
 def points():
     """Points before a camera, at a depth of some metres."""
     x = torch.randn(1, 32, 3, generator=_GENERATOR)
