@@ -13,8 +13,8 @@ from torch import Tensor
 #: The distance of two entries in codes, and the number of entries.
 STEP = 128
 ENTRIES = 513
-#: Codes that a value read from tables may be from the function: a 4,096th of the largest, or a 2,048th.
-_CLOSE = 8
+#: Codes that a value read from tables should be from the function at most, and may be: a 2,048th of the largest.
+_CLOSE = 10
 FARTHEST = 16
 _SMALLEST = -(2**15)
 _LARGEST = 2**15 - 1
@@ -69,7 +69,7 @@ def between(entries: Tensor, codes: Tensor) -> Tensor:
 
 
 def tables_of(function: Tensor) -> Tables:
-    """Return tables whose values add up to a function, to within 8 codes or else 16.
+    """Return tables whose values add up to a function, to within 10 codes or else 16.
 
     One table is tried first. Where it is too far from the function on codes around 0, as near the pole of an inverse
     root, a second one adds what is missing there, and a third one what both leave.

@@ -32,8 +32,8 @@ class InsertTableOpsPass(upstream.InsertTableOpsPass):
     """Takes the place of the stock pass of this name.
 
     A TABLE of 16 bits has 513 codes of a function, with straight lines between them. Stock reads every function from
-    one, however far the lines are from it: near 0, a square root is up to 5,800 codes off. Here a function is read
-    from one table if that is within 8 codes of it, and else from several: one of all codes, and finer ones of the codes
+    one, however far the lines are from it: near 0, a logarithm is thousands of codes off. Here a function is read
+    from one table if that is within 10 codes of it, and else from several: one of all codes, and finer ones of those
     around 0, which are added to it. A table of halves is doubled if a line leads beyond the largest code.
     """
 

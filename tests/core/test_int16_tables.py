@@ -1,4 +1,4 @@
-"""A few tables of 513 entries are a function of 16 bits to within 8 codes, also near a pole at 0."""
+"""A few tables of 513 entries are a function of 16 bits to within 10 codes, also near a pole at 0."""
 
 import math
 
@@ -12,7 +12,7 @@ LARGEST = 2**15 - 1
 #: By name, a function in codes, the magnifications of its tables, and the codes that it is from the first alone.
 NEAR_ZERO = {
     "sqrt": (LARGEST * (CODES / LARGEST).sqrt(), [0, 5, 8], 500),
-    "pow": (LARGEST * (CODES / LARGEST) ** 0.33, [0, 4, 8], 2000),
+    "pow": (LARGEST * (CODES / LARGEST) ** 0.33, [0, 5, 8], 2000),
     "log": (3000 * (CODES / 1000).log(), [0, 4, 8], 10_000),
     "atan": (20_000 * (CODES / 250).atan(), [0, 4], 200),
     "rsqrt": (16_000 * CODES.rsqrt(), [0, 6, 8], 5000),
