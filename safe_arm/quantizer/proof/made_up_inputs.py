@@ -60,7 +60,8 @@ def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:
         return torch.randint(0, _INTEGERS, shape, generator=generator).to(value.dtype)
     floats = torch.randn(shape, generator=generator)
     if halves:
-        floats = (floats * 4).round() / 2
+        # No code is a negative zero, whose reciprocal has the other sign.
+        floats = (floats * 4).round() / 2 + 0.0
     return floats.to(value.dtype)
 
 

@@ -32,6 +32,7 @@ def test_one_is_normal_the_other_has_halves_and_neither_is_large():
     assert not torch.equal(normal * 2, (normal * 2).round())
     assert torch.equal(halves * 2, (halves * 2).round())
     assert -12 < halves.min() < 0 < halves.max() < 12
+    assert not halves[halves == 0].signbit().any()
 
 
 def test_twice_they_are_the_same():
