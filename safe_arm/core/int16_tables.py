@@ -154,14 +154,11 @@ def _with_finer(tables: Tables, wanted: Tensor, magnified: int) -> Tables:
     reach = 2 ** (15 - magnified)
     bridged = (*tables[:-1], _bridged(tables[-1], reach))
     missing = _missing(bridged, wanted[:-1])
-    inside = missing[2**15 - reach : 2**15 + reach]
-    # Beyond its codes a table gives its first entry or its last, and the others are right.
-    inside[0] = 0.0
-    inside = torch.cat((inside, torch.zeros(1)))
+    # Beyond its codes a table gives its first entry or its last. There, at entries of theirs, the others are right.
+    inside = missing[2**15 - reach : 2**15 + reach + 1]
     if magnified == _FINEST:
         entries = torch.zeros(ENTRIES, dtype=torch.double)
         entries[::2] = inside
-        entries[1::2] = (inside[1:] + inside[:-1]) / 2
     else:
         entries = inside[:: STEP >> magnified]
     return (*bridged, _table(magnified, entries))

@@ -16,7 +16,7 @@ from safe_arm._compat.upstream import (
     create_constant_placeholder,
     exir_ops,
 )
-from safe_arm.core.int16_tables import STEP, Table, Tables, tables_of, whole_table
+from safe_arm.core.int16_tables import Table, Tables, tables_of, whole_table
 from safe_arm.passes.applied import applied
 from safe_arm.passes.compare_exactly import without_qparams
 from safe_arm.passes.invariants.domains import input_qparams, output_qparams
@@ -64,10 +64,10 @@ class InsertTableOpsPass(upstream.InsertTableOpsPass):
         operator = self.table_ops[node]
         function = _in_codes(operator, source, result)
         tables = tables_of(function) or (whole_table(function),)
-        if len(tables) == 1 and not tables[0].is_doubled:
+        if len(tables) == 1:
             stock, _ = self.generate_table_values(operator, source, result)
             apart = (stock.int() - tables[0].entries.int()).abs()
-            if not apart[~function[::STEP].isnan()].gt(1).any():
+            if not apart.gt(1).any():
                 return ()
         return tables
 

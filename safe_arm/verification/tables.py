@@ -26,8 +26,6 @@ from safe_arm.verification.evaluation import Evaluation
 #: Codes that values may be off that are doubled or summed up: RESCALE saturates at -32,768, and a quantiser one code
 #: above; and an entry of each table may lie in the middle between two codes.
 _SATURATED = 1.0
-#: Any code is right where a function has no value, as a logarithm has none below 0.
-_ANY = 2.0**16
 
 
 class Lines(NamedTuple):
@@ -93,11 +91,12 @@ def interpolated(
     else:
         total = sum_of(tables)[place]
         lines = Lines(total, torch.full_like(total, _SATURATED))
+    # Where it has no value, as a logarithm has none below 0, any code is right.
     has_value = ~function.isnan()[place]
     distance = lines.codes.clamp(q.qmin, q.qmax) - evaluated.values[quantize][place]
     if distance[has_value].abs().gt(farthest).any():
         return {}
-    return {quantize: lines._replace(off=lines.off.where(has_value, _ANY))}
+    return {quantize: lines}
 
 
 def _lines_of(table: Table, function: Tensor, codes: Tensor) -> Lines:

@@ -19,6 +19,12 @@ NEAR_ZERO = {
     "reciprocal": (3e5 / CODES, [0, 5, 8], 5000),
     "reciprocal of a wide domain": (24e6 / CODES, [0, 3, 5, 8], 5000),
     "reciprocal of a square": (3e9 / CODES**2, [0, 4, 6], 4000),
+    "sqrt of a wide domain": (5 * LARGEST * (CODES / LARGEST).sqrt(), [0, 4, 8], 2000),
+    "its negative": (-5 * LARGEST * (CODES / LARGEST).sqrt(), [0, 4, 8], 2000),
+    "rsqrt of a wide domain": (9e5 * CODES.rsqrt(), [0, 3], 20),
+    "logarithm of a wide domain": (2e4 * (CODES / 3000).log(), [0, 3], 20),
+    "an odd pole": (1e8 / CODES**3, [0, 7, 8], 5000),
+    "a pole between two entries": (1e9 / CODES, [0, 8], 5000),
     "a step": (LARGEST * (CODES / 2).tanh(), [0, 8], 5000),
 }
 #: Functions that grow beyond the largest code between the last code that calibration showed and the next entry.
@@ -78,7 +84,8 @@ def test_beyond_its_codes_a_finer_table_gives_nothing():
     assert torch.equal(sum_of([coarse, *finer])[-1000:], coarse.values()[-1000:])
 
 
-@pytest.mark.parametrize("function", [CODES * math.nan, torch.where(CODES > 5, CODES, math.nan)])
-def test_where_a_function_has_no_value_any_will_do(function):
+@pytest.mark.parametrize("gap", [CODES < 1e6, CODES < 5, CODES > 5])
+def test_where_a_function_has_no_value_any_will_do(gap):
+    function = CODES.where(~gap, math.nan)
     (table,) = tables_of(function)
     assert farthest([table], function) <= FARTHEST

@@ -71,9 +71,21 @@ def test_ours_is_close_and_verified(function, of_stock):
     assert codes_apart(manager, graph_module, values(0), values(1), values(2, 3.0)) <= FARTHEST + 1
 
 
+def test_where_a_function_has_no_value_any_code_is_right():
+    """Made-up inputs are negative."""
+    graph_module = quantized(lambda x: torch.log(x + 4.2))
+    _, partitioner = lower_safely(graph_module, values(0), tosa(PROFILE))
+    assert partitioner.report.fallbacks == ()
+
+
 @pytest.mark.parametrize("function", CLOSE.values(), ids=CLOSE)
 def test_the_near_miss_keeps_stock_s_bytes(function):
     check_stocks_bytes(quantized(function), values(0), tosa(PROFILE))
+
+
+def test_8_bits_have_a_table_of_all_codes():
+    net = Lambda(lambda m, x: x.abs().sqrt().log1p())
+    check_stocks_bytes(quantize(net, values(0), tosa(PROFILE)), values(0), tosa(PROFILE))
 
 
 def test_a_sum_of_two_tables_is_one_of_16_bits():
