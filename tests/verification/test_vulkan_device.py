@@ -6,13 +6,14 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
-from lowering import PROFILES, RELEASE, delegates, lower, lower_safely, output_steps, quantize, tosa
+from lowering import PROFILES, RELEASE, WIDE, delegates, lower, lower_safely, output_steps, quantize, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
 from small import Lambda, image
 
 import safe_arm
 from safe_arm import SafeArmPartitioner, SafeVgfQuantizer, UsageError
+from safe_arm.core.int16_tables import FARTHEST
 from safe_arm.verification import reference_model, vulkan_device
 from safe_arm.verification.delegate import arranged, as_promised, run
 from safe_arm.verification.devices import DEVICES, device
@@ -172,3 +173,17 @@ def test_an_unknown_device_lists_the_known_ones():
     with pytest.raises(UsageError, match="device 'gpu' is not known; accepted: reference-model, vulkan"):
         SafeArmPartitioner(tosa(PROFILES[0]), verify=True, device="gpu")
     assert list(DEVICES) == ["reference-model", "vulkan"]
+
+
+@on_vulkan
+@pytest.mark.parametrize("function", [lambda m, x: x.abs().sqrt(), lambda m, x: torch.exp(x)], ids=["sqrt", "exp"])
+def test_a_function_of_16_bits_that_takes_several_tables_is_what_the_reference_model_gives(function):
+    net, profile = Lambda(function), "TOSA-1.0+INT+int16"
+    graph_module = quantize(net, image(), tosa(profile), config=WIDE)
+
+    def ours(spec):
+        return SafeArmPartitioner(spec, verify=False)
+
+    vulkan, model, graph = three_ways(graph_module, image(1), profile, ours, ours)
+    assert apart(vulkan, model) == 0
+    assert apart(vulkan, graph) <= FARTHEST
