@@ -38,10 +38,15 @@ class Caught:
 
     @property
     def reason(self) -> str:
-        """One line that says what the root was."""
+        """One line that says what the root was, with the next one if the sentence goes on there."""
         name = type(self.root).__name__
-        text = str(self.root).strip()
-        return f"{name}: {text.splitlines()[0]}" if text else name
+        lines = str(self.root).strip().splitlines()
+        if not lines:
+            return name
+        first, following = (*lines, "")[:2]
+        if following[:1].islower():
+            first = f"{first} {following}"
+        return f"{name}: {first}"
 
     @property
     def frames(self) -> list[FrameType]:

@@ -37,6 +37,13 @@ def test_the_root_comes_first_and_its_first_line_is_the_reason():
     assert [type(cause) for cause in caught.causes] == [KeyError, Exception]
     assert caught.reason == r"KeyError: 'first\nsecond'"
     assert attempted(raising(ZeroDivisionError())).reason == "ZeroDivisionError"
+    assert attempted(raising(ValueError("One thing.\nWhile executing x"))).reason == "ValueError: One thing."
+
+
+def test_a_sentence_that_goes_on_in_the_next_line_is_not_cut_off():
+    """As that of stock on a norm of order 3 goes on."""
+    sentence = ValueError("The order of 3\nis not supported for linalg_vector_norm operator\nmore")
+    assert attempted(raising(sentence)).reason == f"ValueError: {' '.join(str(sentence).splitlines()[:2])}"
 
 
 def test_what_was_raised_while_another_was_handled_has_it_as_its_cause():
