@@ -288,7 +288,9 @@ def _islands(report: Report) -> Lines:
 def _totals(report: Report) -> Lines:
     yield "delegates", str(len(report.delegates))
     yield "operators", f"{_delegated(report)} delegated"
-    yield "MACs", f"{100 * report.macs_delegated:.1f} % delegated"
+    has_macs = any(verdict.macs for verdict in report.verdicts)
+    share = f"{100 * report.macs_delegated:.1f} % delegated"
+    yield "MACs", share if has_macs else "none"
     yield "not delegated", counted(len(report.fallbacks), "operator")
 
 

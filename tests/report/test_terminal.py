@@ -114,3 +114,9 @@ def test_several_methods_have_a_line_each_and_their_nodes_their_names(show):
     assert ("\ndec:tag0        1 operator, 100 MACs" in text) is (show is print_details)
     assert "method" not in printed(show, ENCODE, terminal=False)
     assert "method" in printed(show, BOTH, terminal=True)
+
+
+@pytest.mark.parametrize(("macs", "told"), [(100, "MACs            0.0 % delegated"), (0, "MACs            none")])
+def test_of_a_net_without_macs_no_share_is_given(macs, told):
+    alone = Report((replace(CONV, macs=macs, delegate=None),), 0, 0)
+    assert f"{told}\n" in printed(print_report, alone, terminal=False)
