@@ -20,7 +20,7 @@ _SMALLEST = -(2**15)
 _LARGEST = 2**15 - 1
 #: No line may be steeper (TOSA 1.0, TABLE).
 _STEEPEST = 2**15 - 1
-#: What a function is cut off at: a line may lead to an entry beyond the largest code.
+#: Functions are cut off at the first of these, or at the second: a line may lead to an entry beyond the largest code.
 _CUT_OFF_AT = (_LARGEST, 2 * _LARGEST)
 _MOST_TABLES = 4
 #: Magnified 256 times, every code has an entry of its own, and another one is between two.
@@ -48,7 +48,7 @@ class Table(NamedTuple):
 
     @property
     def factor(self) -> int:
-        """What the table's values are multiplied by."""
+        """The number that the table's values are multiplied by."""
         return 2 if self.is_doubled else 1
 
 

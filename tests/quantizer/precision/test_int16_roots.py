@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
-from lowering import HISTOGRAM, RELEASE, WIDE, codes_apart, lower_safely, targets, tosa
+from lowering import HISTOGRAM, WIDE, codes_apart, lower_safely, targets, tosa
 from ratios import delegated_ratio, quantised
 from small import Lambda
 from stubborn import exported, quantizer_of
@@ -39,8 +39,6 @@ NORMS = {
 }
 EACH = pytest.mark.parametrize(("rule", "least", "of_others"), NORMS.values(), ids=NORMS)
 
-ON_1_5 = pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 has no tensor of the correction's own, and it is demoted")
-
 
 def quantizer(quantizer_class=SafeTOSAQuantizer):
     return quantizer_of(quantizer_class, PROFILE, config=WIDE)
@@ -55,7 +53,6 @@ def roots(model):
 
 
 @EACH
-@ON_1_5
 def test_the_delegate_has_the_bits_of_16_and_so_has_it_for_other_rows(rule, least, of_others):
     graph_module = by(SafeTOSAQuantizer, rule)
     manager, partitioner = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE))
@@ -65,7 +62,6 @@ def test_the_delegate_has_the_bits_of_16_and_so_has_it_for_other_rows(rule, leas
 
 
 @EACH
-@ON_1_5
 def test_the_delegate_is_off_its_graph_by_what_lines_between_513_codes_are(rule, least, of_others):
     """A correction that is read from them is a thousandth off; without it norms are 2,000 codes off."""
     graph_module = by(SafeTOSAQuantizer, rule)
