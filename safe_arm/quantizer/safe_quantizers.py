@@ -24,6 +24,7 @@ from safe_arm.acceleration import switch, wrappers
 from safe_arm.acceleration.late_code import generated_once
 from safe_arm.core.doubts import in_training_mode
 from safe_arm.core.errors import DoubtfulInputWarning, InternalError, warn_of_doubt
+from safe_arm.core.island import call_functions
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.annotation import contained_annotation, contained_transform
 from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
@@ -189,7 +190,10 @@ class _SafeRules(CheckedSettings):
         stored = store_trained_values(model, config)
         if self._trains:
             give_norms_layers(model)
+        exported = set(call_functions(model))
         self._prepare(model, without, is_for_training(config))
+        if names:
+            complete_names(model, names, exported)
         # Our steps have written views of parameters, which stock folds.
         written = store_trained_values(model, config, only_views=True)
         self._tell(UNTRAINED, (*stored.shared, *written.shared))
@@ -207,9 +211,12 @@ class _SafeRules(CheckedSettings):
         name_branches(model, branches)
         name_weights(model, {**tensors, **stored.values, **written.values})
         give_names_back(model, tensors, norms, config)
+        decomposed = set(call_functions(model))
         for step in ordered_steps.AFTER_PASSES:
             if not self._is_left_out(step, without):
                 step(model)
+        if names:
+            complete_names(model, names, decomposed)
         restore_outputs(model, outputs)
         return model
 

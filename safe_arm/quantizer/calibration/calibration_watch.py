@@ -112,11 +112,13 @@ class CalibrationWatch:
     Attributes:
         over: the model is converted.
         was_shown: a sample has reached an observer of the model.
+        was_loaded: the first such observer had a range already, loaded from a model that was shown other samples.
         branches: those of the model's conditions and loops.
     """
 
     def __init__(self) -> None:
         self.was_shown = False
+        self.was_loaded = False
         self._inputs: dict[str, _Seen] = {}
         self._judged: set[str] = set()
         self._have_nan: set[str] = set()
@@ -226,7 +228,9 @@ class CalibrationWatch:
             self.branches.pop().take_all()
 
     def findings(self) -> Iterator[str]:
-        """Yield what is wrong with the samples."""
+        """Yield what is wrong with the samples; nothing where those of another model came before them."""
+        if self.was_loaded:
+            return
         constant = {name: seen for name, seen in self._inputs.items() if seen.constant}
         for name, seen in constant.items():
             yield (

@@ -148,8 +148,9 @@ class GuardedObserver(ObserverBase):
         if isinstance(x, FakeTensor) or torch.compiler.is_exporting():
             return shown(self.observer, x)
         self.was_shown = True
-        if self.watch is not None:
+        if self.watch is not None and not self.watch.was_shown:
             self.watch.was_shown = True
+            self.watch.was_loaded = _has_range(self.observer) is True
         if torch.compiler.is_compiling():
             # The compiled code notes that a sample came, and looks at no value.
             return shown(self.observer, x)

@@ -7,7 +7,7 @@ operator is given the name of what it was exported as, and settings go by that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from torch.fx import GraphModule, Node
 
@@ -56,33 +56,36 @@ def record_names(model: GraphModule) -> tuple[str, ...]:
     return tuple(node.name for node in nodes)
 
 
-def complete_names(model: GraphModule, names: Sequence[str]) -> None:
-    """Write on the operators that a pass put in without their names what they stand for.
+def complete_names(
+    model: GraphModule, names: Sequence[str], before: Collection[Node] | None = None
+) -> None:
+    """Write on the operators that a pass put in the names of what they stand for.
 
     They stand where the operators stood that are no more, between the same named ones.
 
     Args:
         model: the transformed graph.
         names: the names of the exported graph, in graph order.
+        before: the operators that the pass found, if those that it put in bear the name of one operator of several.
     """
     position = {name: index for index, name in enumerate(names)}
     nodes = list(call_functions(model))
     kept = {name for node in nodes for name in exported_names(node)}
     next_position = 0
-    unnamed: list[Node] = []
+    put_in: list[Node] = []
     for node in nodes:
         own = [position[name] for name in exported_names(node) if name in position]
-        if not own:
-            unnamed.append(node)
+        if not own or (before is not None and node not in before):
+            put_in.append(node)
             continue
-        _name_all(unnamed, names[next_position : min(own)], kept)
-        next_position, unnamed = max(next_position, max(own) + 1), []
-    _name_all(unnamed, names[next_position:], kept)
+        _name_all(put_in, names[next_position : min(own)], kept)
+        next_position, put_in = max(next_position, max(own) + 1), []
+    _name_all(put_in, names[next_position:], kept)
 
 
 def _name_all(nodes: Sequence[Node], names: Sequence[str], kept: set[str]) -> None:
-    """Write on operators the names that none has kept."""
-    lost = ",".join(name for name in names if name not in kept)
+    """Write on operators the names that none has kept, beside their own."""
+    lost = [name for name in names if name not in kept]
     if lost:
         for node in nodes:
-            write_note(node, EXPORTED_KEY, lost)
+            write_note(node, EXPORTED_KEY, ",".join((*exported_names(node), *lost)))

@@ -74,6 +74,15 @@ def test_what_is_loaded_from_a_calibrated_model_is_not():
     assert told(lambda: convert_pt2e(prepared[1])) == []
 
 
+def test_a_sample_more_for_a_loaded_model_is_no_single_sample():
+    prepared = [prepare_pt2e(exported(NET, image()), quantizer()) for _ in range(2)]
+    for seed in range(2):
+        prepared[0](*image(seed))
+    prepared[1].load_state_dict(prepared[0].state_dict())
+    prepared[1](*image(2))
+    assert told(lambda: convert_pt2e(prepared[1])) == []
+
+
 def test_the_flow_of_pt2e_is_watched_as_well():
     ours = quantizer()
     for samples, says in (([image()], "single sample"), ([image(), image(1)], ""), ([image()], "single sample")):

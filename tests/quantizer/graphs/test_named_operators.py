@@ -80,6 +80,26 @@ def test_several_names_are_matched_as_one_pattern():
     assert "per_channel" not in graph_module.code
 
 
+def norm(m, x):
+    y = m.linear(x)
+    return y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)
+
+
+@pytest.mark.parametrize("name", ["mul", "mean", "add", "rsqrt", "mul_1"])
+def test_a_norm_that_is_written_anew_keeps_the_name_of_each_operator(name):
+    """It took the names of its root and its last product: a setting for the others did nothing, and said nothing."""
+    changed = wide(quantised(SafeVgfQuantizer, norm, {name: SIXTEEN}))
+    assert changed
+    assert "linear" not in changed
+
+
+def test_what_is_left_out_gives_its_name_to_nothing():
+    def without_dropout(m, x):
+        return norm(m, torch.dropout(x, 0.5, train=False))
+
+    assert wide(quantised(SafeVgfQuantizer, without_dropout, {"dropout": SIXTEEN})) == []
+
+
 @pytest.mark.parametrize("settings", [{}, {"linear": SIXTEEN}, {"linear": None}, {"no_such": SIXTEEN}])
 def test_what_is_not_decomposed_is_as_in_stock(settings):
     classes = SafeVgfQuantizer, VgfQuantizer
