@@ -183,7 +183,7 @@ class _SafeRules(CheckedSettings):
             ledger: where to note what a pass raises on.
         """
         is_named = self.is_set_by_name or self.keep_reference
-        names = record_names(model) if is_named else ()
+        names = record_names(model) if is_named else {}
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         norms = names_of_norms(model)
         config = self.training_config or self.global_config

@@ -7,9 +7,10 @@ operator is given the name of what it was exported as, and settings go by that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from torch.fx import GraphModule, Node
+from torch.fx.node import Target
 
 from safe_arm.core.island import call_functions
 from safe_arm.core.notes import note_on, write_note
@@ -48,44 +49,58 @@ def exported_names(node: Node) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def record_names(model: GraphModule) -> tuple[str, ...]:
-    """Write on each operator of an exported graph its name, and return them in graph order."""
-    nodes = list(call_functions(model))
-    for node in nodes:
+def record_names(model: GraphModule) -> dict[str, Target]:
+    """Write on each operator of an exported graph its name, and return the operators by their names, in graph order."""
+    operators = {}
+    for node in call_functions(model):
         write_note(node, EXPORTED_KEY, node.name)
-    return tuple(node.name for node in nodes)
+        operators[node.name] = node.target
+    return operators
 
 
 def complete_names(
-    model: GraphModule, names: Sequence[str], before: Collection[Node] | None = None
+    model: GraphModule,
+    operators: Mapping[str, Target],
+    before: Collection[Node] | None = None,
 ) -> None:
     """Write on the operators that a pass put in the names of what they stand for.
 
-    They stand where the operators stood that are no more, between the same named ones.
+    They stand where the operators stood that are no more, between the same named ones. If there were none, they are
+    part of what stands before or behind them and was taken apart.
 
     Args:
         model: the transformed graph.
-        names: the names of the exported graph, in graph order.
+        operators: those of the exported graph by their names, in graph order.
         before: the operators that the pass found, if those that it put in bear the name of one operator of several.
     """
+    names = list(operators)
     position = {name: index for index, name in enumerate(names)}
     nodes = list(call_functions(model))
-    kept = {name for node in nodes for name in exported_names(node)}
-    next_position = 0
+    kept = set()
+    whole = set()
+    for node in nodes:
+        for name in exported_names(node):
+            kept.add(name)
+            if node.target is operators.get(name):
+                whole.add(name)
+
+    def name_all(put_in: list[Node], start: int, end: int) -> None:
+        """Write names on the operators between two that the pass found, whose names are before and at two positions."""
+        lost = [name for name in names[start:end] if name not in kept]
+        around = names[max(start - 1, 0) : end + 1]
+        apart = [name for name in around if name not in whole]
+        for node in put_in:
+            written = (*exported_names(node), *lost) or apart
+            if written:
+                write_note(node, EXPORTED_KEY, ",".join(written))
+
+    start = 0
     put_in: list[Node] = []
     for node in nodes:
         own = [position[name] for name in exported_names(node) if name in position]
         if not own or (before is not None and node not in before):
             put_in.append(node)
             continue
-        _name_all(put_in, names[next_position : min(own)], kept)
-        next_position, put_in = max(next_position, max(own) + 1), []
-    _name_all(put_in, names[next_position:], kept)
-
-
-def _name_all(nodes: Sequence[Node], names: Sequence[str], kept: set[str]) -> None:
-    """Write on operators the names that none has kept, beside their own."""
-    lost = [name for name in names if name not in kept]
-    if lost:
-        for node in nodes:
-            write_note(node, EXPORTED_KEY, ",".join((*exported_names(node), *lost)))
+        name_all(put_in, start, min(own))
+        start, put_in = max(start, max(own) + 1), []
+    name_all(put_in, start, len(names))
