@@ -10,12 +10,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from safe_arm.core.operators import named
+
 #: The distance of two entries in codes, and the number of entries.
 STEP = 128
 ENTRIES = 513
 #: Codes that a value read from tables should be from the function at most, and may be: a 2,048th of the largest.
 _CLOSE = 10
 FARTHEST = 16
+#: Operators whose int16 output is compared with what 16-bit tables give for the function, not with the function
+#: (verification/tables.py): a TABLE has 513 codes of it and interpolates between them. They are at most 16 codes from
+#: it.
+TABLES = named(
+    "acos acosh asin asinh atan atanh cos cosh elu erf erfinv exp expm1 gelu hardsigmoid hardswish leaky_relu log "
+    "log10 log1p pow reciprocal rsqrt sigmoid silu sin sinh tan tanh"
+)
 _SMALLEST = -(2**15)
 _LARGEST = 2**15 - 1
 #: No line may be steeper (TOSA 1.0, TABLE).

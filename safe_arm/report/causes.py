@@ -9,6 +9,7 @@ from itertools import chain, product
 
 import networkx as nx
 
+from safe_arm.core.int16_tables import TABLES
 from safe_arm.core.plain_reasons import TAKEN_APART, plain_left_float
 from safe_arm.core.record import NodeVerdict, Report
 from safe_arm.core.verdict_graph import graph_of
@@ -31,6 +32,8 @@ _WITHOUT_DIM_ORDER = ("aten::clone", "aten::_to_copy")
 _OF_TRAINING = ("aten::native_dropout", "aten::_native_batch_norm_legit_functional")
 #: Largest difference, in codes, that the advice offers to accept; a larger one is hardly rounding.
 ACCEPTED = 2
+#: Advice for a function of 16 bits that no sum of tables follows.
+_IN_8_BITS = "no table of 16 bits follows it there (safe-arm issues S55): quantise it to 8 bits, or leave it to the CPU"
 #: Advice for a size that is dynamic.
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice for doubles, which no Arm accelerator has.
@@ -165,6 +168,9 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
     apart = re.search(r"by up to (\d+) codes? ", text)
     if verdict.stage == "verify" and apart and int(apart[1]) <= ACCEPTED:
         return f"to accept it, --tolerance {apart[1]} (verify_tolerance={apart[1]}); else {by_script}"
+    is_of_int16 = "+int16" in report.subject.profile
+    if apart and is_of_int16 and verdict.op in TABLES:
+        return _IN_8_BITS
     return _BY_STAGE.get(verdict.stage) or by_script
 
 

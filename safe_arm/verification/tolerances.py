@@ -12,18 +12,13 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.int16_tables import TABLES
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import named
 
 #: Operators whose int16 output may go to either of two codes further from the middle between them (wide_sums.py): of a
 #: sum of int16 products 31 bits are kept, and what is cut off is rounded before the code is.
 WIDE_SUMS = named("convolution linear bmm")
-#: Operators whose int16 output is compared with what 16-bit tables give for the function, not with the function
-#: (tables.py): a TABLE has 513 codes of it and interpolates between them. They are at most 16 codes from it.
-TABLES = named(
-    "acos acosh asin asinh atan atanh cos cosh elu erf erfinv exp expm1 gelu hardsigmoid hardswish leaky_relu log "
-    "log10 log1p pow reciprocal rsqrt sigmoid silu sin sinh tan tanh"
-)
 
 
 def is_wide_sum(nodes: Iterable[Node], value: Tensor) -> bool:

@@ -126,6 +126,20 @@ def test_what_is_left_float_as_it_is_double_is_to_be_computed_in_float32():
 
 
 @pytest.mark.parametrize(
+    ("op", "profile", "advice"),
+    [
+        ("aten::sin", "TOSA-1.0+INT+int16", "no table of 16 bits follows it there (safe-arm issues S55)"),
+        ("aten::sin", "TOSA-1.0+INT", "it runs on the CPU instead"),
+        ("aten::conv2d", "TOSA-1.0+INT+int16", "it runs on the CPU instead"),
+    ],
+)
+def test_a_function_of_16_bits_that_no_table_follows_is_no_bug(op, profile, advice):
+    reason = Reason("differs from the quantised graph by up to 82 codes in 253 of 256 values", "verify")
+    (cause,) = of(fallback("a", op=op, reason=reason), subject=Subject("tosa", profile))
+    assert cause.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
     ("profile", "advice"), [("TOSA-1.0+INT+u55", "an Ethos-U55 has none; leave it"), ("TOSA-1.0+INT", "quantise it")]
 )
 def test_nobody_is_told_to_quantise_what_an_ethos_u55_has_not(profile, advice):

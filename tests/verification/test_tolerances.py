@@ -9,12 +9,13 @@ from proving import delegates_of, quantized
 from small import Lambda, image, marked
 from torch import nn
 
+from safe_arm.core.int16_tables import TABLES
 from safe_arm.verification import culprits, tables, tolerances
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.proof import prove
 from safe_arm.verification.stimuli import Stimulus
-from safe_arm.verification.tolerances import TABLES, WIDE_SUMS
+from safe_arm.verification.tolerances import WIDE_SUMS
 
 WIDE = "TOSA-1.0+INT+int16"
 
