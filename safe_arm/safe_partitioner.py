@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.passes.operator_support import OperatorSupportBase
+from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
 from safe_arm import seams
 from safe_arm._compat.caches import forget_programs
 from safe_arm._compat.compile_specs import target_of, wants_debug_info
 from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
+from safe_arm._compat.factories import custom_ops_hidden, custom_ops_of
 from safe_arm._compat.marker import marker
 from safe_arm._compat.methods import method_name
 from safe_arm._compat.stock_reasons import StockReasons, guarded
@@ -44,7 +45,7 @@ from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
 from safe_arm.core.versions import versions
-from safe_arm.fallback.leftovers import decompose_leftovers
+from safe_arm.fallback.leftovers import decompose_leftovers, not_left
 from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
@@ -63,6 +64,7 @@ from safe_arm.partitioner.stock_checks import (
     UNINFORMATIVE,
     ContainedChecks,
     RefusedByPlan,
+    Registered,
 )
 from safe_arm.partitioner.stock_classes import own_class, with_stock_class
 from safe_arm.partitioner.weights import weights_of
@@ -183,6 +185,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.tool_time_limit = tool_time_limit
         self.reports: dict[str, Report] = {}
         self._program: object = None
+        self._registered: frozenset[torch._ops.OpOverload] = frozenset()
         seams.install()
         if self.corrections or preflight:
             spec = self.delegation_spec
@@ -246,9 +249,8 @@ class SafeArmPartitioner(TOSAPartitioner):
         opened: AbstractContextManager[Runner | None] = nullcontext()
         if self._device is not None:
             opened = self._device.opened(self.tool_time_limit)
-        stock = super().partition
         with opened as runner:
-            session = Session(program, stock, self._rules(strict, runner), method)
+            session = Session(program, self._tag, self._rules(strict, runner), method)
             outcome = session.run()
         warn_of(outcome.demotions, outcome.report)
         return replace(outcome, report=readable(outcome.report))
@@ -297,9 +299,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         self, program: ExportedProgram, reporter: StockReasons
     ) -> OperatorSupportBase:
         """Contain the stock checks: one that raises refuses its node and says so (1.4 on)."""
-        return ContainedChecks(
-            super()._create_operator_support(program, reporter), reporter
-        )
+        checks = super()._create_operator_support(program, reporter)
+        contained = ContainedChecks(checks, reporter)
+        return any_chain(contained, Registered(self._registered))
+
+    def _tag(self, program: ExportedProgram) -> PartitionResult:
+        """Tag a program as stock does, which asks for registered operators last, whatever the plan refuses."""
+        self._registered = custom_ops_of(self)
+        with custom_ops_hidden(self):
+            return super().partition(program)
 
     def _tag_module(
         self,
@@ -369,6 +377,8 @@ class SafeArmPartitioner(TOSAPartitioner):
             decompose_leftovers(ep, ops)
             if self.preflight:
                 check_fallbacks_load(ep)
+                # ExecuTorch takes what is left as an error; the CPU has kernels for it.
+                ops = not_left(ep, ops)
 
         def keeps_whole(node: Node) -> bool:
             verdict = kept_whole(node, self.non_fuseable)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from executorch.backends.arm.util import _factory
 from torch._ops import OpOverload
 
@@ -20,3 +23,14 @@ def compile_spec_of(partitioner: TOSAPartitioner) -> ArmCompileSpec:
 def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:
     """Return the operators registered with ``register_custom_partition_op``."""
     return frozenset(getattr(partitioner, "_custom_partition_ops", ()))
+
+
+@contextmanager
+def custom_ops_hidden(partitioner: TOSAPartitioner) -> Iterator[None]:
+    """Let a stock partitioner know of no registered operator while the block runs."""
+    registered = partitioner._custom_partition_ops
+    partitioner._custom_partition_ops = set()
+    try:
+        yield
+    finally:
+        partitioner._custom_partition_ops = registered

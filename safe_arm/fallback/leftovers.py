@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import Tensor
@@ -60,6 +60,23 @@ def decompose_leftovers(
         for module in graph_modules(program.graph_module):
             module.recompile()
     return replaced
+
+
+def not_left(
+    program: ExportedProgram, ops: Iterable[torch._ops.OpOverload]
+) -> list[torch._ops.OpOverload]:
+    """Return the operators of which a program has none.
+
+    A registered operator that was demoted, such as grid sampling for VGF, may have no decomposition.
+
+    Args:
+        program: an edge program after its delegates were cut out.
+        ops: ATen or edge operators.
+    """
+    left: set[object] = set()
+    for node in call_functions(program.graph_module):
+        left |= {node.target, getattr(node.target, "_op", None)}
+    return [op for op in ops if op not in left]
 
 
 def _decompose(node: Node, program: ExportedProgram) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch.fx import Node
@@ -23,6 +23,27 @@ class RefusedByPlan(OperatorSupportBase):
 
     def is_node_supported(self, submodules: Modules, node: Node) -> bool:
         return node not in question().plan.refused
+
+
+class Registered(OperatorSupportBase):
+    """Takes the operators that were registered with the partitioner, as stock does, unless the plan refuses them.
+
+    VGF registers grid sampling, whose shader does not take every graph. Stock takes a registered operator whatever its
+    checks say, so that it cannot be demoted.
+
+    Args:
+        operators: what was given to ``register_custom_partition_op``.
+    """
+
+    def __init__(self, operators: Collection[object]) -> None:
+        super().__init__()
+        self._operators = operators
+
+    def is_node_supported(self, submodules: Modules, node: Node) -> bool:
+        if node.op != "call_function" or node in question().plan.refused:
+            return False
+        edge_operator = getattr(node.target, "_op", None)
+        return node.target in self._operators or edge_operator in self._operators
 
 
 #: The reason that stock gives for a refusal by our own check; our own reason says more.

@@ -27,6 +27,7 @@ from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_val
 from safe_arm.quantizer.calibration.range_ends import keep_ends_of_ranges
 from safe_arm.quantizer.calibration.short_factors import shorten_factors
 from safe_arm.quantizer.calibration.small_steps import allow_small_steps
+from safe_arm.quantizer.calibration.texture_ranges import widen_textures
 from safe_arm.quantizer.calibration.weighted_means import keep_weighted_means
 from safe_arm.quantizer.calibration.whole_numbers import keep_whole_numbers
 from safe_arm.quantizer.domains.extreme_domains import leave_masks_out
@@ -86,6 +87,7 @@ def guard_observers(
     attempted(keep_positive, observers)
     attempted(round_thresholds, observers)
     attempted(shorten_factors, observers)
+    attempted(widen_textures, observers)
     for place, observer in observers.items():
         if observer is None:
             continue

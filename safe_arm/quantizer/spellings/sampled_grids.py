@@ -1,4 +1,4 @@
-"""Grid sampling is quantised in the range of a texture only where a texture unit computes it."""
+"""Grid sampling is quantised only where a texture unit computes it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,29 @@ import torch
 from torch.fx import GraphModule
 
 from safe_arm._compat.annotations import hidden_from_annotators
-from safe_arm.quantizer.graphs.graph_edits import calls
+from safe_arm.quantizer.graphs.graph_edits import calls, tensor_of
 
 _SAMPLER = torch.ops.aten.grid_sampler.default
+#: Channels of the images that the shader for int8 takes.
+_CHANNELS = (3, 4)
 
 
 @contextmanager
 def samplers_left_alone(model: GraphModule, has_texture_unit: bool) -> Iterator[None]:
     """Keep annotators away from grid sampling while the block runs, unless the target has a texture unit.
 
-    Stock clips the image to -1 … 1 for every target, because the shader for VGF reads a signed normalised texture. On
-    other targets the operator runs on the CPU, and the image keeps its own domain.
+    Stock quantises it for every target, for the shader of VGF, which reads an image of three or four channels. Others
+    are sampled on the CPU, and the image keeps its own domain.
 
     Args:
         model: a float graph.
         has_texture_unit: the target is VGF.
     """
-    samplers = calls(model, _SAMPLER)
-    with hidden_from_annotators([] if has_texture_unit else samplers):
+    samplers = []
+    for sampler in calls(model, _SAMPLER):
+        image = tensor_of(sampler.args[0])
+        channels = None if image is None else image.shape[1]
+        if not has_texture_unit or channels not in _CHANNELS:
+            samplers.append(sampler)
+    with hidden_from_annotators(samplers):
         yield

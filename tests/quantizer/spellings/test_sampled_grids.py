@@ -32,11 +32,20 @@ def test_what_is_around_it_is_exact():
 
 
 @pytest.mark.parametrize(
-    ("quantizer_class", "annotated"),
-    [(VgfQuantizer, True), (SafeVgfQuantizer, True), (SafeTOSAQuantizer, False), (SafeEthosUQuantizer, False)],
+    ("quantizer_class", "channels", "annotated"),
+    [
+        (VgfQuantizer, 2, True),
+        (SafeVgfQuantizer, 2, False),
+        (SafeVgfQuantizer, 3, True),
+        (SafeVgfQuantizer, 4, True),
+        (SafeTOSAQuantizer, 4, False),
+        (SafeEthosUQuantizer, 4, False),
+    ],
 )
-def test_a_texture_unit_has_its_range_and_no_other_target(quantizer_class, annotated):
-    model = graph_changes.annotated(NET, quantizer_of(quantizer_class), INPUTS)
+def test_it_is_quantised_where_there_is_a_shader_for_it(quantizer_class, channels, annotated):
+    """The shader for int8 takes three or four channels; of others stock's pass raises."""
+    image, grid = INPUTS
+    model = graph_changes.annotated(NET, quantizer_of(quantizer_class), (image[:, :channels], grid))
     (sampler,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.grid_sampler.default)
     assert ("quantization_annotation" in sampler.meta) == annotated
 
