@@ -23,9 +23,9 @@ from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
 from safe_arm.verification.distance import near_middle
 from safe_arm.verification.evaluation import Evaluation
 
-#: Codes that values may be off that are doubled or summed up: RESCALE saturates at -32,768, and a quantiser one code
-#: above; and an entry of each table may lie in the middle between two codes.
-_SATURATED = 1.0
+#: Codes that values may be off that are summed up, and those that are doubled: RESCALE saturates at -32,768, and a
+#: quantiser one code above; and an entry of each table may lie in the middle between two codes.
+_SUMMED, _DOUBLED = 1.0, 2.0
 
 
 class Lines(NamedTuple):
@@ -90,7 +90,9 @@ def interpolated(
         lines = _lines_of(tables[0], function, codes)
     else:
         total = sum_of(tables)[place]
-        lines = Lines(total, torch.full_like(total, _SATURATED))
+        is_doubled = any(table.is_doubled for table in tables)
+        off = _DOUBLED if is_doubled else _SUMMED
+        lines = Lines(total, torch.full_like(total, off))
     # Where it has no value, as a logarithm has none below 0, any code is right.
     has_value = ~function.isnan()[place]
     distance = lines.codes.clamp(q.qmin, q.qmax) - evaluated.values[quantize][place]

@@ -7,12 +7,15 @@ import faults
 import pytest
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
 from executorch.backends.arm.operator_support.tosa_supported_operators import CheckInt64InputsAndOutputs
 from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-from lowering import PROFILES, codes_apart, delegates, executed, output_steps
+from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
+from lowering import PROFILES, codes_apart, delegates, executed, lower, output_steps, quantize
 from prepared import prepared
 from small import Lambda, image
 
+from safe_arm import SafeArmPartitioner
 from safe_arm.core.errors import DemotionError, DemotionWarning
 from safe_arm.core.island import op_name
 from safe_arm.core.record import Report
@@ -219,3 +222,30 @@ def test_a_delegate_that_cannot_be_cut_out_loses_its_culprit(monkeypatch):
         manager, quantised, report = export()
     assert demoted(report) == ["aten::tanh"]
     assert codes_apart(manager, quantised, image()) == 0
+
+
+SAMPLER = Lambda(lambda m, x, grid: F.grid_sample(torch.relu(x), grid, align_corners=False))
+INPUTS = torch.rand(1, 2, 6, 6), torch.rand(1, 6, 6, 2) * 2 - 1
+
+
+@pytest.mark.filterwarnings("ignore:demoted")
+def test_a_registered_operator_that_cannot_be_lowered_leaves_its_delegate():
+    """VGF registers grid sampling; stock takes what is registered whatever is refused, so that trials never ended."""
+    spec = VgfCompileSpec("TOSA-1.0+INT+FP")
+    graph_module = quantize(SAMPLER, INPUTS, spec)
+    with pytest.raises(Exception, match="An error occurred when running"):
+        lower(graph_module, INPUTS, VgfPartitioner(spec))
+    partitioner = SafeArmPartitioner(spec, verify=False)
+    lower(graph_module, INPUTS, partitioner)
+    (demoted,) = partitioner.report.demoted
+    assert demoted.op == "aten::grid_sampler_2d"
+    assert "aten::relu" in {each.op for each in partitioner.report.verdicts if each.delegate}
+    assert torch.ops.aten.grid_sampler_2d.default in {op._op for op in partitioner._custom_partition_ops}
+
+
+def test_a_registered_operator_is_delegated_where_nothing_refuses_it():
+    spec = VgfCompileSpec("TOSA-1.0+FP")
+    partitioner = SafeArmPartitioner(spec, preflight=False)
+    exported = torch.export.export(SAMPLER.eval(), INPUTS)
+    lower(exported.module(), INPUTS, partitioner)
+    assert not partitioner.report.fallbacks

@@ -31,7 +31,7 @@ from safe_arm.quantizer.graphs.graph_edits import replace_node
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, StandIn
 
 #: A domain is parted from one with steps so many times its own; below, the RESCALE costs more than it gains.
-_RATIO = 4.0
+_RATIOS = {torch.int8: 4.0, torch.int16: 16.0}
 #: Stands for all joins in a graph of numbered places.
 _JOIN = -1
 _WHERE = torch.ops.aten.where.self
@@ -87,7 +87,7 @@ class PartedDomain(StandIn):
                 return own
         step = float(own[0])
         joined_step = float(joined[0])
-        if joined_step >= _RATIO * step:
+        if joined_step >= _RATIOS[self.observer.dtype] * step:
             return own
         return joined
 
@@ -146,7 +146,7 @@ def part_domains(observers: Observers) -> None:
     """
     places_of: dict[int, list[EdgeOrNode]] = {}
     for place, observer in observers.items():
-        if isinstance(observer, _OBSERVERS) and observer.dtype == torch.int8:
+        if isinstance(observer, _OBSERVERS) and observer.dtype in _RATIOS:
             places_of.setdefault(id(observer), []).append(place)
     parted: Observers = {}
     for places in places_of.values():

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
-from lowering import PROFILES, WIDE, stock_codes_apart, tosa
+from lowering import PROFILES, WIDE, codes_apart, lower_safely, stock_codes_apart, tosa
 from observing import exchanges
 from ratios import exactly_on, ours_exactly, quantised, ratio
 from rewriting import codes_off
@@ -12,6 +12,7 @@ from small import Q, together
 from stubborn import quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.int16_tables import FARTHEST
 from safe_arm.core.island import is_dequantize
 from safe_arm.quantizer.calibration import guarded_observers
 from safe_arm.quantizer.domains.parted_domains import part_domains
@@ -197,10 +198,28 @@ def test_near_misses_are_the_same_to_the_digit(monkeypatch):
     assert requantised(ours) == 0
 
 
-def test_16_bits_have_steps_enough(monkeypatch):
-    rule = beside(JOINS["a concatenation"])
-    stock, ours = unparted(monkeypatch, rule, config=WIDE, profile="TOSA-1.0+INT+int16")
-    assert str(ours.graph) == str(stock.graph)
+def test_so_are_those_of_16_bits(monkeypatch):
+    """A sigmoid whose boxes are squared and scaled, and joined with its classes."""
+    profile = "TOSA-1.0+INT+int16"
+
+    def head(m, x):
+        y = (x * 6 - 3).sigmoid()
+        return torch.cat((y[..., :4] ** 2 * 300, y[..., 4:]), -1), y
+
+    nets = unparted(monkeypatch, head, config=WIDE, profile=profile)
+    before, ours = (ratio(lambda x, net=net: net(x)[1], lambda m, x: head(m, x)[1], SAMPLES) for net in nets)
+    assert before < 50
+    assert ours > 70
+    manager, partitioner = lower_safely(nets[1], SAMPLES[0], tosa(profile))
+    assert partitioner.report.fallbacks == ()
+    # The sigmoid and the square are read from tables, each of which may be so many codes off.
+    assert codes_apart(manager, nets[1], *SAMPLES) <= 2 * FARTHEST
+
+
+def test_16_bits_have_steps_enough_for_what_is_ten_times_as_large(monkeypatch):
+    rule = beside(lambda x, small: torch.cat((x * 10, small), 1))
+    before, ours = unparted(monkeypatch, rule, config=WIDE, profile="TOSA-1.0+INT+int16")
+    assert str(ours.graph) == str(before.graph)
 
 
 def test_training_is_as_it_was(monkeypatch):
