@@ -40,7 +40,7 @@ _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape
 _IN_FLOAT32 = "compute it in float32, as after model.float()"
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
-    r"int64": "use int32 or smaller integers there",
+    r"int64": "use int32 or smaller integers there; cast an index where it is made, as x.argmax(-1).int()",
     r"float64": _IN_FLOAT32,
     r"(?<!for input dtype torch\.)float(16|32)|fp dtype|fp32|not (marked as )?quantized": (
         "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"

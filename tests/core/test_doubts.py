@@ -31,6 +31,7 @@ MODELS = {
     "a mask": (MASKED, X, []),
     "training": (net().train(), X, TRAINING),
     "batch norm in training": (nn.Sequential(nn.BatchNorm2d(3)).train(), X, TRAINING),
+    "batch norm of each batch": (nn.BatchNorm2d(3, track_running_stats=False).eval(), X, []),
     "dropout in training": (nn.Dropout().train(), X, TRAINING),
     "float64": (net().double(), (X[0].double(),), ["'0.weight', '0.bias', '1.weight' and 4 more are float64"]),
     "a float64 input": (nn.ReLU(), (X[0].double(),), ["'input' is float64"]),

@@ -15,11 +15,13 @@ from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     EdgeOrNode,
     FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
     QuantizationSpec,
     QuantizationSpecBase,
 )
 
 from safe_arm._compat.annotations import (
+    Q_ANNOTATION_KEY,
     ScaleAndZero,
     annotation_of,
     int8_spec,
@@ -39,6 +41,7 @@ _PRODUCT = _ATEN.mul.Tensor
 _MATMUL = _ATEN.bmm.default
 _SUM = _ATEN.sum.dim_IntList
 _DIFFERENCE = _ATEN.sub.Tensor
+_INDICES = (_ATEN.argmax.default, _ATEN.argmin.default)
 INT32 = torch.iinfo(torch.int32)
 #: Largest magnitude of a code of 8 bits less its zero point, and of the difference of two.
 CODE, CODES_APART = 255, 510
@@ -233,10 +236,15 @@ def _keep(
 ) -> None:
     """Give what a node computes 32 bits, up to a size, also where it is read by what can take them."""
     largest[node] = size
+    codes = annotation_of(node).output_qspec
     annotation_of(node).output_qspec = spec
     for reader in node.users:
         if reader.target is _SUM or _takes(reader, node, size, largest):
             specs_read(reader)[node] = spec
+        elif reader.target in _INDICES:
+            # Stock annotates no argmax, which TOSA has of 8 and 16 bits.
+            reads = QuantizationAnnotation({node: codes}, _annotated=True)
+            reader.meta[Q_ANNOTATION_KEY] = reads
 
 
 def is_annotated(node: Node) -> bool:

@@ -38,6 +38,12 @@ def test_the_one_delegate_is_exact(name, profile):
     ours_exactly(REDUCED[name][0], TOKENS, profile)
 
 
+@pytest.mark.parametrize("index", [torch.argmax, torch.argmin])
+def test_an_index_of_the_largest_sum_is_delegated(index):
+    """TOSA has no argmax of 32 bits; a distribution's expectation, or a distance to each code of a book."""
+    ours_exactly(lambda m, x, y: (index((x * y).sum(-1), -1).int(), (x - y).square().sum(-1)), TOKENS)
+
+
 def test_all_differences_of_a_value_have_the_steps_whose_squares_fit():
     def rule(m, x, y):
         return F.layer_norm(x.flatten(1), (512,)) + 0 * y.flatten(1)
