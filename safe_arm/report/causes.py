@@ -34,6 +34,8 @@ _OF_TRAINING = ("aten::native_dropout", "aten::_native_batch_norm_legit_function
 ACCEPTED = 2
 #: Advice for a function of 16 bits that no sum of tables follows.
 _IN_8_BITS = "no table of 16 bits follows it there (safe-arm issues S55): quantise it to 8 bits, or leave it to the CPU"
+#: Advice for a shader of VGF, which the TOSA reference model does not have.
+_UNVERIFIED = "to delegate it unverified, --no-verify (verify=False)"
 #: Advice for a size that is dynamic.
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice for doubles, which no Arm accelerator has.
@@ -161,6 +163,8 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
         return _advice_for_target(report, text, verdict.op)
     if "shape extension" in text:
         return _WITH_SHAPES
+    if "custom shared library" in text:
+        return _UNVERIFIED
     script = _SCRIPT
     if verdict.repro:
         script = f"python {verdict.repro}"

@@ -77,6 +77,7 @@ def test_the_dearest_reason_comes_first_then_the_most_frequent():
         (Reason("differs from the quantised graph", "verify"), {}, "--repro-dir DIR"),
         (Reason("differs from the quantised graph by up to 1 code in 3 of 9 values", "verify"), {}, "--tolerance 1"),
         (Reason("differs from the quantised graph by up to 9 codes in 3 of 9 values", "verify"), {}, "runs on the CPU"),
+        (Reason("Can't find the custom shared library: x", "preflight"), {}, "to delegate it unverified, --no-verify"),
         (Reason("x", "boundary"), {}, "operators next to it"),
         (Reason("y", "stock"), {"left_float": "--keep-float conv1"}, "leave out --keep-float conv1"),
         (Reason("y", "stock"), {"left_float": "observe: complex64"}, "so that it can be quantised: complex64"),

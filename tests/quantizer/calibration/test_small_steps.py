@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
-from lowering import HISTOGRAM, RELEASE, WIDE, lower_safely, min_max, tosa
+from lowering import HISTOGRAM, WIDE, lower_safely, min_max, tosa
 from ratios import both, both_ratios, exactly_on, ours_exactly, quantised, ratio
 from small import image
 from stubborn import quantizer_of
@@ -139,7 +139,6 @@ def test_16_bits_have_room_beyond_calibration_as_in_stock():
     assert [each.exact for each in partitioner.report.verifications] == [True]
 
 
-@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 repeats the last but one entry of a table of 16 bits, and is demoted")
 def test_a_gelu_in_16_bits_is_within_its_table():
     """Its 512 pieces are of the whole domain; a bit more for values below 1 is a piece too few."""
     graph_module = quantised(lambda m, x: F.gelu(x), quantizer_of(profile="TOSA-1.0+INT+int16", config=WIDE), IMAGE)
