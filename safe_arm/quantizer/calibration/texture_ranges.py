@@ -38,7 +38,7 @@ class Texture(StandIn):
     def calculate_qparams(self) -> ScaleAndZero:
         """Return scale and zero point: stock's if they cover all values."""
         largest = torch.maximum(-self.values.min_val, self.values.max_val)
-        if largest <= _LARGEST or largest.isinf():
+        if largest <= _LARGEST:
             return self.observer.calculate_qparams()
         return self.values.calculate_qparams()
 

@@ -217,7 +217,11 @@ def test_so_are_those_of_16_bits(monkeypatch):
 
 
 def test_16_bits_have_steps_enough_for_what_is_ten_times_as_large(monkeypatch):
-    rule = beside(lambda x, small: torch.cat((x * 10, small), 1))
+
+    def rule(m, x):
+        small = x * 100
+        return torch.cat((x * 1000, small), 1), small
+
     before, ours = unparted(monkeypatch, rule, config=WIDE, profile="TOSA-1.0+INT+int16")
     assert str(ours.graph) == str(before.graph)
 
