@@ -140,6 +140,12 @@ def test_a_function_of_16_bits_that_no_table_follows_is_no_bug(op, profile, advi
     assert cause.advice.startswith(advice)
 
 
+def test_one_that_a_pass_fails_on_is():
+    reason = Reason("Pass fails on it: boom", "preflight")
+    (cause,) = of(fallback("a", op="aten::sin", reason=reason), subject=Subject("tosa", "TOSA-1.0+INT+int16"))
+    assert cause.advice.startswith("it runs on the CPU instead")
+
+
 @pytest.mark.parametrize(
     ("profile", "advice"), [("TOSA-1.0+INT+u55", "an Ethos-U55 has none; leave it"), ("TOSA-1.0+INT", "quantise it")]
 )
