@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchao.quantization.pt2e.observer import MinMaxObserver
+from torchao.quantization.pt2e.observer import FixedQParamsObserver, MinMaxObserver
 
 from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, StandIn
@@ -47,13 +47,14 @@ def widen_textures(observers: Observers) -> None:
     """Let the range of an image that is sampled, and that of the result, cover the values.
 
     Args:
-        observers: the observer of each annotated place; changed in place. Fake-quantise modules are left alone.
+        observers: the observer of each annotated place; changed in place. Those of 16 bits and fake-quantise modules
+            are left alone.
     """
     for place, observer in list(observers.items()):
-        if not isinstance(place, tuple) or isinstance(observer, Texture):
+        if not isinstance(place, tuple) or not isinstance(
+            observer, FixedQParamsObserver
+        ):
             continue
         image, sampler = place
-        is_trained = hasattr(observer, "fake_quant_enabled")
-        if sampler.target is not _SAMPLER or sampler.args[0] is not image or is_trained:
-            continue
-        observers[place] = observers[sampler] = Texture(observer)
+        if sampler.target is _SAMPLER and sampler.args[0] is image:
+            observers[place] = observers[sampler] = Texture(observer)

@@ -85,7 +85,7 @@ def complete_names(
                 whole.add(name)
 
     def name_all(put_in: list[Node], start: int, end: int) -> None:
-        """Write names on the operators between two that the pass found, whose names are before and at two positions."""
+        """Write names on operators that stand between two whose names are just before ``start`` and at ``end``."""
         lost = [name for name in names[start:end] if name not in kept]
         around = names[max(start - 1, 0) : end + 1]
         apart = [name for name in around if name not in whole]

@@ -8,7 +8,7 @@ from graph_changes import quantised_whole
 from ratios import ratio
 from small import Lambda
 from stubborn import quantizer_of
-from torchao.quantization.pt2e import FixedQParamsObserver
+from torchao.quantization.pt2e import FixedQParamsObserver, MinMaxObserver
 
 from safe_arm import SafeVgfQuantizer
 from safe_arm.quantizer.calibration.texture_ranges import Texture, widen_textures
@@ -48,10 +48,24 @@ def test_training_keeps_the_range_of_a_texture():
     assert "0.0078740157" in ours.code  # 1 / 127, in float32
 
 
-def test_twice_equals_once():
+def sampler_of_a_graph():
     graph = torch.fx.Graph()
     image, grid = graph.placeholder("x"), graph.placeholder("grid")
-    sampler = graph.call_function(torch.ops.aten.grid_sampler.default, (image, grid, 0, 0, False))
+    return graph.call_function(torch.ops.aten.grid_sampler.default, (image, grid, 0, 0, False))
+
+
+def test_an_image_of_16_bits_is_no_texture():
+    sampler = sampler_of_a_graph()
+    image, _ = sampler.all_input_nodes
+    wide = MinMaxObserver(torch.int16, quant_min=-32767, quant_max=32767)
+    observers = {(image, sampler): wide, sampler: wide}
+    widen_textures(observers)
+    assert set(observers.values()) == {wide}
+
+
+def test_twice_equals_once():
+    sampler = sampler_of_a_graph()
+    image, grid = sampler.all_input_nodes
     fixed = FixedQParamsObserver(1 / 127, 0, torch.int8, torch.per_tensor_affine, -127, 127)
     observers = {(image, sampler): fixed, (grid, sampler): fixed, sampler: fixed}
     widen_textures(observers)
