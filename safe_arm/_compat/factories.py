@@ -27,8 +27,8 @@ def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:
 
 @contextmanager
 def custom_ops_hidden(partitioner: TOSAPartitioner) -> Iterator[None]:
-    """Let a stock partitioner know of no registered operator while the block runs."""
-    registered = partitioner._custom_partition_ops
+    """Let a stock partitioner know of no registered operator while the block runs; before 1.3 there are none."""
+    registered = getattr(partitioner, "_custom_partition_ops", set())
     partitioner._custom_partition_ops = set()
     try:
         yield
