@@ -28,7 +28,7 @@ def custom_ops_of(partitioner: TOSAPartitioner) -> frozenset[OpOverload]:
 @contextmanager
 def custom_ops_hidden(partitioner: TOSAPartitioner) -> Iterator[None]:
     """Let a stock partitioner know of no registered operator while the block runs; before 1.3 there are none."""
-    registered = getattr(partitioner, "_custom_partition_ops", set())
+    registered: set[OpOverload] = getattr(partitioner, "_custom_partition_ops", set())
     partitioner._custom_partition_ops = set()
     try:
         yield
