@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule
 
 from safe_arm._compat.annotations import hidden_from_annotators
@@ -29,9 +30,15 @@ def samplers_left_alone(model: GraphModule, has_texture_unit: bool) -> Iterator[
     """
     samplers = []
     for sampler in calls(model, _SAMPLER):
-        image = tensor_of(sampler.args[0])
-        channels = None if image is None else image.shape[1]
-        if not has_texture_unit or channels not in _CHANNELS:
+        if not has_texture_unit or not _is_texture(tensor_of(sampler.args[0])):
             samplers.append(sampler)
     with hidden_from_annotators(samplers):
         yield
+
+
+def _is_texture(image: Tensor | None) -> bool:
+    """Tell whether the shader takes an image; asking for the value of a dynamic size would fix it."""
+    if image is None or image.dim() != 4:
+        return False
+    channels = image.shape[1]
+    return isinstance(channels, int) and channels in _CHANNELS

@@ -42,7 +42,7 @@ def test_the_one_delegate_is_exact(name, profile):
 @pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates no argmax")
 @pytest.mark.parametrize("index", [torch.argmax, torch.argmin])
 def test_an_index_of_the_largest_sum_is_delegated(index):
-    """TOSA has no argmax of 32 bits; a distribution's expectation, or a distance to each code of a book."""
+    """TOSA has no argmax of 32 bits, so that the sum is rounded to 8 for it."""
     ours_exactly(lambda m, x, y: (index((x * y).sum(-1), -1).int(), (x - y).square().sum(-1)), TOKENS)
 
 

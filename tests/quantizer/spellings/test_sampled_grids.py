@@ -50,6 +50,25 @@ def test_it_is_quantised_where_there_is_a_shader_for_it(quantizer_class, channel
     assert ("quantization_annotation" in sampler.meta) == annotated
 
 
+def test_a_volume_is_no_texture():
+    volume, places = torch.rand(1, 4, 4, 4, 4), torch.rand(1, 4, 4, 4, 3)
+    net = Lambda(lambda m, x, grid: F.grid_sample(x, grid, align_corners=False))
+    model = graph_changes.annotated(net, quantizer_of(SafeVgfQuantizer), (volume, places))
+    (sampler,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.grid_sampler.default)
+    assert "quantization_annotation" not in sampler.meta
+
+
+def test_a_dynamic_number_of_channels_stays_dynamic():
+    """To ask whether it is 3 or 4 puts a guard on it."""
+    model = exported(NET, INPUTS, dynamic_shapes={"x": {1: torch.export.Dim("channels", min=2)}, "more": (None,)})
+    (sampler,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.grid_sampler.default)
+    guards = sampler.meta["val"].fake_mode.shape_env.guards
+    before = len(guards)
+    with samplers_left_alone(model, True):
+        pass
+    assert len(guards) == before
+
+
 def test_twice_equals_once_and_nothing_stays_behind():
     model = exported(NET, INPUTS)
     with samplers_left_alone(model, False), samplers_left_alone(model, False):
