@@ -19,6 +19,7 @@ from executorch.exir import (
 from torch.export import ExportedProgram
 
 from safe_arm.accuracy import measure, tag_units
+from safe_arm.cli.float_program import rewritten
 from safe_arm.cli.foreign_code import tensors_only
 from safe_arm.cli.initial_state import config_with_state
 from safe_arm.cli.integer_io import take_integers
@@ -213,6 +214,8 @@ def quantise(source: Loaded, steps: Steps) -> Quantised:
                 with steps.step("compare with the float model"):
                     accuracy = measure(reference, module, samples)
             program = torch.export.export(module, samples[0])
+    elif not source.request.profile.integer:
+        program = rewritten(source.request, program)
     methods = take_integers(program) if source.request.integer_io else {}
     return Quantised(program, methods, accuracy)
 

@@ -66,12 +66,12 @@ def doubts(program: ExportedProgram, state: Mapping[str, Tensor]) -> Iterator[st
 def _trains(node: torch.fx.Node) -> bool:
     """Tell whether an operator is called with a flag that it trains.
 
-    A batch norm without running statistics has that flag in evaluation, too.
+    A batch norm without running statistics has that flag in evaluation, too, and so has what an instance norm becomes.
     """
     if getattr(node.target, "_schema", None) is None:
         return False
     arguments = arguments_by_name(node)
-    if arguments.get("running_mean", node) is None:
+    if "batch_norm" in op_name(node) and arguments.get("running_mean") is None:
         return False
     return any(arguments.get(flag) is True for flag in _FLAGS)
 

@@ -36,6 +36,11 @@ ACCEPTED = 2
 _IN_8_BITS = "no table of 16 bits follows it there (safe-arm issues S55): quantise it to 8 bits, or leave it to the CPU"
 #: Advice for a shader of VGF, which the TOSA reference model does not have.
 _UNVERIFIED = "to delegate it unverified, --no-verify (verify=False)"
+#: Advice for a float program that no safe quantiser has prepared.
+_PREPARED = (
+    "prepare and convert the float net with {}, with no configuration, which writes many operators with those that "
+    "TOSA has; else {}"
+)
 #: Advice for a size that is dynamic.
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice for doubles, which no Arm accelerator has.
@@ -188,6 +193,17 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
         return f"lower without _skip_dim_order=True (EdgeCompileConfig), or {on_cpu}"
     if operator in _OF_TRAINING:
         return "call model.eval() before torch.export.export"
+    advice = _advice_by_text(report, text, on_cpu)
+    if "+INT" in report.subject.profile or report.float_comparisons:
+        return advice
+    quantiser = "SafeTOSAQuantizer"
+    if report.subject.target == "vgf":
+        quantiser = "SafeVgfQuantizer"
+    return _PREPARED.format(quantiser, advice)
+
+
+def _advice_by_text(report: Report, text: str, on_cpu: str) -> str:
+    """Return the advice that the text of a stock check asks for."""
     if "BaseTOSASupportList" in text or text == "Op is not supported on U55.":
         return f"write it with other operators, or {on_cpu}"
     # Stock names the dtype of the input.
@@ -204,6 +220,6 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
             if not (has_floats and "profile with floats" in more_exact):
                 advice = more_exact
             break
-    if is_ethos_u:
+    if report.subject.target.startswith("ethos-u"):
         return advice.partition(", or use a profile")[0]
     return advice

@@ -32,6 +32,7 @@ MODELS = {
     "training": (net().train(), X, TRAINING),
     "batch norm in training": (nn.Sequential(nn.BatchNorm2d(3)).train(), X, TRAINING),
     "batch norm of each batch": (nn.BatchNorm2d(3, track_running_stats=False).eval(), X, []),
+    "instance norm": (nn.InstanceNorm2d(3).eval(), X, []),
     "dropout in training": (nn.Dropout().train(), X, TRAINING),
     "float64": (net().double(), (X[0].double(),), ["'0.weight', '0.bias', '1.weight' and 4 more are float64"]),
     "a float64 input": (nn.ReLU(), (X[0].double(),), ["'input' is float64"]),
@@ -65,6 +66,11 @@ def test_what_cannot_be_looked_into_is_passed_over(tensor):
 def test_a_float_export_is_looked_at_when_it_is_partitioned():
     with pytest.warns(DoubtfulInputWarning, match=r"^'0.weight' is NaN"):
         lower(spoilt("0.weight", 1, "nan"), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
+
+
+def test_an_instance_norm_is_not_in_training_where_it_is_partitioned(recwarn):
+    lower(nn.InstanceNorm2d(3).eval(), X, SafeArmPartitioner(tosa("TOSA-1.0+FP"), verify=False))
+    assert not [each for each in recwarn if "training mode" in str(each.message)]
 
 
 def scaled(slope):

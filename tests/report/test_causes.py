@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.reports import large_report
+from safe_arm.core.float_comparison import FloatComparison
 from safe_arm.core.plain_reasons import TAKEN_APART
 from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.causes import causes
@@ -174,6 +175,20 @@ def test_a_float_profile_is_not_proposed_where_there_is_none():
     reason = Reason("Had torch.float32 input x", "stock")
     ethos = Subject("ethos-u55-128", "TOSA-1.0+INT+u55")
     assert "profile" not in of(fallback("a", reason=reason), subject=ethos)[0].advice
+
+
+@pytest.mark.parametrize(("target", "quantiser"), [("vgf", "SafeVgfQuantizer"), ("tosa", "SafeTOSAQuantizer")])
+def test_a_float_net_that_no_quantiser_has_prepared_is_to_be(target, quantiser):
+    (cause,) = of(fallback("a", reason=STOCK), subject=Subject(target, "TOSA-1.0+FP"))
+    assert cause.advice.startswith(f"prepare and convert the float net with {quantiser}, with no configuration")
+    assert "; else write it with other operators, or leave it" in cause.advice
+
+
+@pytest.mark.parametrize(("profile", "compared"), [("TOSA-1.0+FP", True), ("TOSA-1.0+INT+FP", False)])
+def test_one_that_is_prepared_or_not_of_floats_alone_is_not(profile, compared):
+    comparisons = (FloatComparison(),) if compared else ()
+    (cause,) = of(fallback("a", reason=STOCK), subject=Subject("vgf", profile), float_comparisons=comparisons)
+    assert cause.advice.startswith("write it with other operators")
 
 
 @pytest.mark.parametrize("reason", [STOCK, Reason("Max supported rank is 5.", "stock")])

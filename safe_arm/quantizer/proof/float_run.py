@@ -14,7 +14,6 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_leaves
-from torchao.quantization.pt2e.observer import ObserverBase
 
 from safe_arm.core.attributes import attribute, set_attribute
 from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning, SafeArmError
@@ -166,9 +165,8 @@ class FloatRun:
                 set_attribute(prepared, name, value)
             self._state = StateLeft(rest)
             self._state.watch(prepared)
-        parts = list(prepared.modules())
-        observed = any(isinstance(part, ObserverBase) for part in parts)
-        if observed and self._is_main and not self._notes:
+        if self._is_main and not self._notes:
+            parts = list(prepared.modules())
             self.net.reset()
             self._rounds = any(hasattr(p, "activation_post_process") for p in parts)
             prepared.register_forward_pre_hook(self._before, with_kwargs=True)
@@ -234,8 +232,10 @@ class FloatRun:
         if not self.closes:
             self._compare_rest(converted)
         outputs: tuple[OutputFidelity, ...] = ()
-        if self._calls or not self._notes:
+        if self._calls:
             outputs = self._fidelity(converted)
+        elif not self._notes:
+            self._notes.append("no calibration sample was run")
         samples = len(self._calls) if outputs else 0
         for output in outputs:
             _warn_if_poor(output, samples)

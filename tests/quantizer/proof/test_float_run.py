@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 from torchao.quantization.pt2e.quantizer import ComposableQuantizer
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, SafeTOSAQuantizer
 from safe_arm.core.errors import DoubtfulInputWarning, FloatProofWarning
 from safe_arm.core.float_comparison import FLOAT_COMPARISON_KEY
 from safe_arm.quantizer.proof.float_run import FloatRun
@@ -51,6 +51,19 @@ def test_outputs_are_compared_by_name(quantised):
     labels, scores = found.outputs
     assert 0.9 < labels.worst_agreement <= labels.agreement <= 1
     assert 30 < scores.worst_sqnr <= scores.sqnr < 60
+
+
+def test_a_net_of_which_nothing_is_quantised_is_compared_too():
+    found = comparison(calibrated(exported(labelled()), SafeTOSAQuantizer(tosa("TOSA-1.0+FP")), SAMPLES))
+    labels, scores = found.outputs
+    assert labels.agreement == 1
+    assert scores.sqnr > 100
+
+
+def test_without_a_calibration_sample_nothing_is_said_to_be_compared():
+    prepared = prepare_pt2e(exported(labelled()), quantizer_of())
+    found = comparison(convert_pt2e(prepared))
+    assert (found.outputs, found.samples, found.note) == ((), 0, "no calibration sample was run")
 
 
 def composed(model, samples):
