@@ -32,7 +32,7 @@ from safe_arm.quantizer.precision.exact_products import (
     product_spec,
     terms_of,
 )
-from safe_arm.quantizer.precision.fine_roots import fine_roots, of_rough
+from safe_arm.quantizer.precision.fine_roots import REACH, fine_roots, of_rough
 from safe_arm.quantizer.precision.int16_steps import (
     LARGEST,
     LARGEST_UNIT,
@@ -146,7 +146,7 @@ def _keep_sum(mean: MeanSquare) -> DerivedQuantizationSpec:
 
 
 def _bound_of(mean: MeanSquare) -> MeanBound:
-    return MeanBound(mean, _SIZE, LARGEST_UNIT)
+    return MeanBound(mean, _SIZE, LARGEST_UNIT, REACH)
 
 
 def _multiply_in_32_bits(found: TwoSteps, mean: MeanSquare) -> None:

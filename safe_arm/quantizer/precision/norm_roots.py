@@ -318,6 +318,7 @@ class MeanBound:
         found: the mean of squares.
         size: the largest magnitude of a value in codes; that of 8 bits if it is None.
         unit: the largest product of a mean and the square of its rough root.
+        reach: the largest rough root as a multiple of the least; by what calibration showed if it is None.
     """
 
     def __init__(
@@ -325,6 +326,7 @@ class MeanBound:
         found: MeanSquare,
         size: int | None = None,
         unit: float = LARGEST_UNIT,
+        reach: float | None = None,
     ) -> None:
         value: Any = found.value
         self._places: list[EdgeOrNode] = [(value, found.total.args[0])]
@@ -333,6 +335,7 @@ class MeanBound:
             self._places = [value.args[0]]
         self._size = terms_of(found.total) * (size or _size_of(value)) ** 2
         self._unit = unit
+        self._reach = reach
         self._factor = found.factor
         self._least = found.least
 
@@ -354,7 +357,8 @@ class MeanBound:
         step, zero_point = mean.calculate_qparams()
         seen = step * (mean.quant_max - zero_point)
         largest = torch.maximum(self._largest(value), seen * self._unit)
-        return largest * (CODE / _reach(mean)) ** 2 / LARGEST_RESCALED
+        reach = self._reach or _reach(mean)
+        return largest * (CODE / reach) ** 2 / LARGEST_RESCALED
 
     def _largest(self, value: ObserverOrFakeQuantize) -> Tensor:
         return self._size * step_of(value) ** 2 * self._factor + self._least

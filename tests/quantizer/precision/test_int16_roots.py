@@ -70,6 +70,17 @@ def test_the_delegate_is_off_its_graph_by_what_lines_between_513_codes_are(rule,
     assert codes_apart(manager, graph_module, *SAMPLES, *OTHERS, (extreme,), (0 * extreme,)) <= 64
 
 
+@pytest.mark.parametrize("length", [0.1, 1.0])
+@pytest.mark.parametrize("name", ["length", "root mean square"])
+def test_rows_of_one_length_keep_the_bits_of_16(name, length):
+    """Their rough roots are all alike, and have 8 of its 255 steps; the delegate had 39 and 47 dB."""
+    rule = NORMS[name][0]
+    samples = [(length * F.normalize(x, dim=-1),) for (x,) in SAMPLES]
+    manager, partitioner = lower_safely(quantised(rule, quantizer(), samples), samples[0], tosa(PROFILE))
+    assert partitioner.report.fallbacks == ()
+    assert delegated_ratio(manager, rule, samples) > 62
+
+
 def test_the_delegate_of_stock_s_graph_is_a_percent_off():
     rule = NORMS["layer"][0]
     graph_module = by(TOSAQuantizer, rule)
