@@ -49,6 +49,7 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.insert_control_flow_rescales import (
     InsertControlFlowRescalesPass,
 )
+from safe_arm.passes.insert_pooled_tables import InsertPooledTablesPass
 from safe_arm.passes.insert_table_ops import InsertTableOpsPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
@@ -259,6 +260,12 @@ _IN_ORDER = (
         instead=FuseConsecutiveRescalesPass,
     ),
     Correction("fine-tables", "S55", "InsertTableOpsPass", instead=InsertTableOpsPass),
+    Correction(
+        "pooled-tables",
+        "T72",
+        "RewriteAvgPool2dPass",
+        before=InsertPooledTablesPass,
+    ),
     Correction(
         "int16-convolution",
         "S32",

@@ -151,10 +151,12 @@ def affine_spec(
 def give_spec(
     node: Node, spec: DerivedQuantizationSpec | FixedQParamsQuantizationSpec
 ) -> None:
-    """Quantise a value by a specification, also where it is read."""
+    """Quantise a value by a specification, also where it is read; an argmax, which has no annotation, reads any."""
     annotation_of(node).output_qspec = spec
     for reader in node.users:
-        specs_read(reader)[node] = spec
+        annotation = annotation_of(reader)
+        if annotation is not None:
+            annotation.input_qspec_map[node] = spec
 
 
 def fixed_spec(
