@@ -2,7 +2,8 @@
 
 The inverse root of a variance that is less than half a step is infinite in the graph that is trained, and every
 parameter is NaN after the step. On the device it is the largest of its domain (``norm_domains``). A batch of large
-values is enough, whose variances widen the domain beyond those of the next.
+values is enough, whose variances widen the domain beyond those of the next. The least value that was seen takes the
+place of zero, so that what is computed of it reaches as far as in the float net.
 """
 
 from __future__ import annotations
@@ -26,20 +27,25 @@ _SINGULAR = (
     _ATEN.rsqrt.default,
     _ATEN.reciprocal.default,
     _ATEN.log.default,
+    _ATEN.log2.default,
+    _ATEN.log10.default,
 )
 
 
 class PositiveValue(StandIn):
-    """Fake-quantises a value, which is at least half a step if nothing that was seen of it is negative."""
+    """Fake-quantises a value, of which nothing is less than what was seen; half a step if that is zero.
+
+    Where something negative was seen, it is rounded as any other.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a value of any shape rounded."""
         rounded = shown(self.observer, x)
         lowest = self.observer.activation_post_process.min_val
-        # The epsilon of a norm may be rounded to zero as well.
         if bool(lowest < 0):
             return rounded
-        least = torch.maximum(lowest, self.observer.scale / 2)
+        # The epsilon of a norm may be rounded to zero as well.
+        least = torch.where(lowest > 0, lowest, self.observer.scale / 2)
         return torch.maximum(rounded, least.reshape(()))
 
 

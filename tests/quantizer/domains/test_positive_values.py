@@ -4,7 +4,8 @@ import pytest
 import torch
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from observing import exchanges
-from small import Built
+from ratios import ratio
+from small import Built, Lambda
 from stubborn import trainable
 from torch import nn
 from torchao.quantization.pt2e.fake_quantize import FakeQuantize
@@ -58,14 +59,45 @@ def test_results_are_those_of_the_converted_net(name):
     assert float((found - expected).abs().max()) < 0.05 * float(expected.abs().max() + 1)
 
 
-def test_half_a_step_is_the_least_and_larger_values_are_as_rounded():
+def positive():
     stock = FakeQuantize(MovingAverageMinMaxObserver, -128, 127, dtype=torch.int8)
-    ours = PositiveValue(stock)
+    return stock, PositiveValue(stock)
+
+
+def test_the_least_that_was_seen_is_the_least_and_larger_values_are_as_rounded():
+    stock, ours = positive()
     ours(torch.tensor([0.001, 255.0]))
     rounded = ours(torch.tensor([0.1, 0.7, 9.0]))
-    assert (rounded / stock.scale).tolist() == pytest.approx([0.5, 1, 9])
+    assert float(rounded[0]) == float(stock.activation_post_process.min_val)
+    assert 0.001 <= float(rounded[0]) < 0.01
+    assert (rounded[1:] / stock.scale).tolist() == pytest.approx([1, 9])
     ours(torch.tensor([-3.0]))
     assert ours(torch.tensor([0.1])).tolist() == [0.0]
+
+
+def test_half_a_step_is_the_least_where_zero_was_seen():
+    stock, ours = positive()
+    rounded = ours(torch.tensor([0.0, 255.0]))
+    assert (rounded / stock.scale).tolist() == pytest.approx([0.5, 255])
+
+
+#: By name, a function with a pole that an epsilon of less than half a step keeps away.
+POLES = {
+    "logarithm": lambda m, x: (x.relu() + 1e-4).log(),
+    "of base 10": lambda m, x: (x.relu() + 1e-4).log10(),
+    "of base 2": lambda m, x: (x.relu() + 1e-4).log2(),
+    "reciprocal": lambda m, x: 1 / (x.relu() + 1e-3),
+    "inverse root": lambda m, x: (x.relu() + 1e-4).rsqrt(),
+}
+
+
+@pytest.mark.parametrize("rule", POLES.values(), ids=POLES)
+def test_a_pole_reaches_as_far_as_in_the_float_net(rule):
+    """From half a step on, 1 to 7 dB were left, and minus infinity of a logarithm of base 10."""
+    model = trainable(Lambda(rule), (ROWS,), SafeTOSAQuantizer)
+    for _ in range(20):
+        model(ROWS)
+    assert ratio(convert_pt2e(model), rule, [(ROWS,)]) > 18
 
 
 @pytest.mark.parametrize(
