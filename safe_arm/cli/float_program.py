@@ -11,22 +11,40 @@ from torch import SymInt, Tensor
 from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import tree_unflatten
 
+from safe_arm.cli.progress import Steps
 from safe_arm.cli.quantising import quantizer_for
 from safe_arm.cli.request import Request
+from safe_arm.core.exceptions import Caught, attempted
 
 
-def rewritten(request: Request, program: ExportedProgram) -> ExportedProgram:
+def rewritten(
+    request: Request, program: ExportedProgram, steps: Steps
+) -> ExportedProgram:
     """Return a float program in which operators that TOSA lacks are written with others.
 
     The target's quantiser does that to every net before it quantises; without a configuration it does nothing else. The
     result is compared with the program on the inputs that it was exported with.
 
     Returns:
-        The program itself if it was saved without inputs, or if one of its sizes is more than a symbol.
+        The program itself if it was saved without inputs, if one of its sizes is more than a symbol, or if what is
+        written cannot be exported, which is noted.
     """
     shapes = dynamic_shapes(program)
     if program.example_inputs is None or shapes is None:
         return program
+    result = attempted(_rewritten, request, program, shapes)
+    if isinstance(result, Caught):
+        steps.note(
+            f"Note: the program is lowered as it was exported, because writing it for TOSA failed: {result.reason}"
+        )
+        return program
+    return result
+
+
+def _rewritten(
+    request: Request, program: ExportedProgram, shapes: tuple[Any, ...]
+) -> ExportedProgram:
+    assert program.example_inputs is not None
     args, keywords = program.example_inputs
     module = program.module(check_guards=False)
     inputs = inspect.signature(module.forward).bind(*args, **keywords).args

@@ -215,7 +215,7 @@ def quantise(source: Loaded, steps: Steps) -> Quantised:
                     accuracy = measure(reference, module, samples)
             program = torch.export.export(module, samples[0])
     elif not source.request.profile.integer:
-        program = rewritten(source.request, program)
+        program = rewritten(source.request, program, steps)
     methods = take_integers(program) if source.request.integer_io else {}
     return Quantised(program, methods, accuracy)
 

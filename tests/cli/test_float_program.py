@@ -37,6 +37,17 @@ class TestCommand:
         assert "MACs            100.0 % " in stdout
         assert "not compared" not in stdout
 
+    def test_a_program_that_cannot_be_written_anew_is_lowered_as_it_is(self, save, tmp_path, monkeypatch):
+        model = save(net(norm), (X,), tmp_path / "net.pt2")
+
+        def fail(*_):
+            raise RuntimeError("boom")
+
+        monkeypatch.setattr("safe_arm.cli.float_program.quantizer_for", fail)
+        result = invoke("check", model, "--target=tosa", "--profile=TOSA-1.0+FP")
+        assert "because writing it for TOSA failed: RuntimeError: boom" in result.stderr
+        assert "MACs            100.0 % " in result.stdout
+
     def test_a_dynamic_size_stays_dynamic(self, check):
         stdout = check("tosa", norm, dynamic_shapes=({0: Dim("rows", min=1, max=6)},))
         assert "delegates       1 " in stdout
