@@ -194,7 +194,9 @@ def _advice_for_target(report: Report, text: str, operator: str) -> str:
     if operator in _OF_TRAINING:
         return "call model.eval() before torch.export.export"
     advice = _advice_by_text(report, text, on_cpu)
-    if "+INT" in report.subject.profile or report.float_comparisons:
+    profile = report.subject.profile
+    of_floats_alone = "+FP" in profile and "+INT" not in profile
+    if not of_floats_alone or report.float_comparisons:
         return advice
     quantiser = "SafeTOSAQuantizer"
     if report.subject.target == "vgf":
