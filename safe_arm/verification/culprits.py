@@ -220,7 +220,7 @@ class _Walk:
             if node in verdict.taken:
                 self.taken.set_exactly(node, verdict.taken[node])
             else:
-                self.taken.take(node, placed.eager)
+                _assume(node, placed, self.taken)
                 self.assumed[node] = blamed
         if verdict.wrong is None:
             return None
@@ -258,7 +258,7 @@ class _Walk:
         """
         for node, value in placed.values.items():
             before_clamp = False
-            self.innocent.take(node, (innocent or placed).eager)
+            _assume(node, innocent or placed, self.innocent)
             if value is not None and not innocent and node in placed.eager.unrounded:
                 clamped = saturated(value.tensor, node)
                 # Compared, not equal: it may have gone the other way at a tie.
@@ -266,3 +266,14 @@ class _Walk:
                     self.innocent.values[node] = clamped
                     before_clamp = True
             self.doubts[node] = _Doubt(suspects, before_clamp)
+
+
+def _assume(node: Node, placed: PlacedUnit, values: Evaluation) -> None:
+    """Take the value of a unit's node as it is evaluated, or as a table gives it."""
+    eager = placed.eager
+    values.take(node, eager)
+    value = eager.values[node]
+    if node in eager.unrounded and is_table(placed.nodes, value):
+        rounded_up = (eager.unrounded[node] + 0.5).floor()
+        codes = saturated(rounded_up, node)
+        values.set_exactly(node, codes.to(value.dtype))

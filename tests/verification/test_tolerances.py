@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from long_sums import LongSum, code16, long_sum
+from lowering import RELEASE
 from proving import delegates_of, quantized
 from small import Lambda, image, marked
 from torch import nn
@@ -103,6 +104,36 @@ def test_one_that_is_not_is_right(op):
     assert all(prove(delegate).verified for delegate in made_of(GENTLE[op]))
 
 
+#: Pools and products of what a table gives, seen as another shape: TOSA changes the shape in front of the table.
+RESHAPED = {
+    "tanh": lambda m, x: F.avg_pool2d(torch.tanh(x).reshape(1, 2, 16, 8), 2),
+    "sigmoid": lambda m, x: F.avg_pool2d(torch.sigmoid(3 * x).reshape(1, 2, 16, 8), 2),
+    "erf": lambda m, x: torch.erf(x).reshape(1, 2, 16, 8) + x.reshape(1, 2, 16, 8),
+}
+
+
+def reshaped(op):
+    """Quantise a net whose table's result is seen as another shape."""
+    inputs = (torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0)),)
+    return quantized(Lambda(RESHAPED[op]), inputs, WIDE, wide=True), inputs
+
+
+@pytest.mark.parametrize("op", RESHAPED)
+def test_what_a_table_gives_is_assumed_where_no_tensor_has_it(op):
+    delegates = delegates_of(*reshaped(op), WIDE)
+    assert delegates
+    assert all(prove(delegate).verified for delegate in delegates)
+
+
+@pytest.mark.usefixtures("by_measurement_alone")
+def test_a_wrong_table_is_found_where_no_tensor_has_what_it_gives():
+    moved = planting.data(1, lambda table: table - 30, "tosa::TABLE")
+    with planting.planted("InsertTableOpsPass", moved):
+        (delegate,) = delegates_of(*reshaped("tanh"), WIDE)
+    (culprit,) = prove(delegate).culprits
+    assert "aten_tanh_default" in culprit.names
+
+
 @pytest.mark.usefixtures("by_measurement_alone")
 def test_a_last_entry_that_repeats_the_one_before_it_is_not_tolerated():
     """Planted from 1.5 on; before, stock does it. The last entry of a logarithm is as large as the one before it."""
@@ -118,6 +149,8 @@ def test_a_last_entry_that_repeats_the_one_before_it_is_not_tolerated():
 
 def test_without_it_there_is_a_false_alarm(row_and_delegates, monkeypatch):
     row, delegates = row_and_delegates
+    if RELEASE < (1, 5) and row == "aten::leaky_relu":
+        pytest.skip("the quantiser of 1.4 takes it apart, so that it is no table")
     monkeypatch.setattr(tolerances, "TABLES", TABLES - {row})
     culprits = [c for delegate in delegates for c in prove(delegate).culprits]
     assert any(name(row) in node for culprit in culprits for node in culprit.names)

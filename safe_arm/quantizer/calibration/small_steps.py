@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
@@ -21,6 +21,7 @@ from safe_arm.acceleration import histogram_search
 from safe_arm.core.attributes import stored_value
 from safe_arm.core.island import CONV_LIKE, op_name
 from safe_arm.core.operators import named
+from safe_arm.quantizer.graphs.operator_schemas import written_buffers
 from safe_arm.quantizer.graphs.stand_ins import Observer, Observers, value_of
 
 #: The least steps that stock's configs have; a user's own stays.
@@ -63,14 +64,14 @@ def allow_small_steps(observers: Observers) -> None:
         bias = stored_value(value)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
     added = _added(observers)
-    endless = _of_endless(observers)
+    without_room = _of_endless(observers) | _of_constants(observers)
     for observer in observers.values():
         if not isinstance(observer, UniformQuantizationObserverBase):
             continue
         if float(observer.eps) not in _STOCK:
             continue
         key = id(observer)
-        others = biases.get(key, []), added.get(key, []), key in endless
+        others = biases.get(key, []), added.get(key, []), key in without_room
         find = partial(_calculate_qparams, observer, *others)
         observer._calculate_qparams = find  # type: ignore[method-assign]
 
@@ -99,6 +100,22 @@ def _of_endless(observers: Observers) -> set[int]:
     return found
 
 
+def _of_constants(observers: Observers) -> set[int]:
+    """Return the identities of the observers of constants alone, which never leave the range that was seen."""
+    constants: set[int] = set()
+    values: set[int] = set()
+    written: dict[GraphModule, tuple[str, ...]] = {}
+    for place, observer in observers.items():
+        value = value_of(place)
+        model = value.graph.owning_module
+        assert model is not None
+        if model not in written:
+            written[model] = written_buffers(model)
+        is_constant = value.op == "get_attr" and value.target not in written[model]
+        (constants if is_constant else values).add(id(observer))
+    return constants - values
+
+
 def _is_bias(place: EdgeOrNode) -> bool:
     """Tell whether a place is where a layer reads its bias."""
     if isinstance(place, Node):
@@ -115,14 +132,14 @@ def _calculate_qparams(
     observer: UniformQuantizationObserverBase,
     biases: list[_Bias],
     added: list[Observer],
-    is_endless: bool,
+    has_no_room: bool,
     low: Tensor,
     high: Tensor,
 ) -> ScaleAndZero:
     """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
     stock = observer.eps
     if low.numel():
-        observer.eps = _least_step(observer, biases, added, not is_endless, low, high)
+        observer.eps = _least_step(observer, biases, added, not has_no_room, low, high)
     try:
         scale, zero_point = type(observer)._calculate_qparams(observer, low, high)
     finally:

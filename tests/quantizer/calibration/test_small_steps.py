@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
 from lowering import HISTOGRAM, WIDE, lower_safely, min_max, tosa
 from ratios import both, both_ratios, exactly_on, ours_exactly, quantised, ratio
-from small import image
-from stubborn import quantizer_of
+from small import Lambda, image
+from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm import SafeTOSAQuantizer
 
@@ -172,3 +172,49 @@ def test_a_logarithm_of_16_bits_of_what_is_rounded_to_0_is_the_least_that_calibr
     )
     assert of_stock < 5
     assert ours > 35
+
+
+SHARES = (1 / torch.arange(1, 17)) * 0.1
+
+
+def steps_of_16_bits(quantizer_class, net):
+    """Quantise a net with activations of 16 bits, and return its graph and the steps of its quantisers."""
+    quantizer = quantizer_of(quantizer_class, "TOSA-1.0+INT+int16", config=WIDE)
+    samples = samples_of(lambda: normal(1, 16), 4)
+    graph_module = calibrated(exported(net, samples[0]), quantizer, samples)
+    return graph_module, steps(graph_module)
+
+
+def shares(m, x):
+    return x * SHARES
+
+
+def test_a_constant_of_16_bits_needs_no_room():
+    """Its largest value is the last code; stock's least step leaves it 12 bits."""
+    whole = float(SHARES.max()) / 32767
+    _, of_stock = steps_of_16_bits(TOSAQuantizer, Lambda(shares))
+    graph_module, ours = steps_of_16_bits(SafeTOSAQuantizer, Lambda(shares))
+    assert min(of_stock)[0] == 2**-12
+    assert any(abs(scale / whole - 1) < 1e-3 for scale, _ in ours)
+    _, partitioner = lower_safely(graph_module, (torch.ones(1, 16),), tosa("TOSA-1.0+INT+int16"), verify=True)
+    assert [each.exact for each in partitioner.report.verifications] == [True]
+
+
+class Held(torch.nn.Module):
+    """Adds what was kept of the last input, by a function that is not quantised."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, 16))
+
+    def forward(self, x):
+        held = self.last + x
+        self.last.copy_(torch.atan2(x, x))
+        return held
+
+
+def test_the_near_miss_is_a_state_whose_values_change():
+    """Beyond what was seen it has the room that every value has."""
+    _, of_stock = steps_of_16_bits(TOSAQuantizer, Held())
+    _, ours = steps_of_16_bits(SafeTOSAQuantizer, Held())
+    assert min(ours) == min(of_stock)
