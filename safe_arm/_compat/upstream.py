@@ -12,7 +12,6 @@ from executorch.backends.arm._passes import (
     DecomposeCumsumPass,
     DecomposeLog1pPass,
     DecomposeRoundPass,
-    DecorateFp32toInt32CastingPass,
     FoldAndAnnotateQParamsPass,
     FuseConstantArgsPass,
     FuseDuplicateUsersPass,

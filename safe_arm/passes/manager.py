@@ -38,9 +38,6 @@ from safe_arm.passes.count_indices import CountIndicesPass
 from safe_arm.passes.decompose_asin_and_acos import DecomposeAsinAndAcosPass
 from safe_arm.passes.decompose_cumsum import DecomposeCumsumPass
 from safe_arm.passes.decompose_log1p import DecomposeLog1pPass
-from safe_arm.passes.decorate_fp32_to_int32_casting import (
-    DecorateFp32toInt32CastingPass,
-)
 from safe_arm.passes.define_powers import DefinePowersPass
 from safe_arm.passes.fuse_consecutive_rescales import FuseConsecutiveRescalesPass
 from safe_arm.passes.fuse_constant_args import FuseConstantArgsPass
@@ -49,11 +46,10 @@ from safe_arm.passes.fuse_quantized_activation import FuseQuantizedActivationPas
 from safe_arm.passes.insert_control_flow_rescales import (
     InsertControlFlowRescalesPass,
 )
-from safe_arm.passes.insert_pooled_tables import InsertPooledTablesPass
+from safe_arm.passes.insert_early_tables import InsertEarlyTablesPass
 from safe_arm.passes.insert_table_ops import InsertTableOpsPass
 from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
-from safe_arm.passes.leave_codes_uncast import LeaveCodesUncastPass
 from safe_arm.passes.leave_dynamic_views import DYNAMIC_VIEWS, on_static_views
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
 from safe_arm.passes.order_results import OrderResultsPass
@@ -224,16 +220,10 @@ _IN_ORDER = (
         instead=FuseConstantArgsPass,
     ),
     Correction(
-        "uncast-codes",
-        "L3",
+        "early-tables",
+        "T72",
         "MatchArgDtypePass",
-        after=LeaveCodesUncastPass,
-    ),
-    Correction(
-        "cast-codes",
-        "L2",
-        "DecorateFp32toInt32CastingPass",
-        instead=DecorateFp32toInt32CastingPass,
+        before=InsertEarlyTablesPass,
     ),
     Correction(
         "own-operands",
@@ -260,12 +250,6 @@ _IN_ORDER = (
         instead=FuseConsecutiveRescalesPass,
     ),
     Correction("fine-tables", "S55", "InsertTableOpsPass", instead=InsertTableOpsPass),
-    Correction(
-        "pooled-tables",
-        "T72",
-        "RewriteAvgPool2dPass",
-        before=InsertPooledTablesPass,
-    ),
     Correction(
         "int16-convolution",
         "S32",
