@@ -28,6 +28,7 @@ from safe_arm.cli.request import Quantisation, Request
 from safe_arm.core.errors import UsageError
 from safe_arm.core.island import call_functions, op_name
 from safe_arm.core.notes import write_note
+from safe_arm.core.written import module_paths
 from safe_arm.quantizer.annotation.left_float import REASON_KEY
 from safe_arm.quantizer.safe_quantizers import (
     SafeEthosUQuantizer,
@@ -259,8 +260,7 @@ def _note_kept_float(module: GraphModule, paths: Sequence[str]) -> None:
     for node in call_functions(module):
         if op_name(node) in (QUANTISE, DEQUANTISE):
             continue
-        stack = node.meta.get("nn_module_stack", {}).values()
-        modules = [name.removeprefix("L['self'].") for name, _ in stack]
+        modules = module_paths(node)
         asked = [path for path in paths if path in modules]
         if asked:
             reason = f"--keep-float {asked[0] or 'all'}"

@@ -64,7 +64,7 @@ class Ranges:
     def _computed(self, node: Node, depth: int) -> Range:
         if node.op in ("placeholder", "get_attr") and node in self._constants:
             # Empty, complex and 8-bit float tensors have no minimum.
-            ends = attempted(self._constants[node].aminmax)
+            ends = attempted(self._constants[node].detach().aminmax)
             if isinstance(ends, Caught):
                 return ANYTHING
             return _without_nan(float(ends[0]), float(ends[1]))

@@ -52,6 +52,11 @@ def model_class(nodes: Iterable[Node]) -> str:
     return ""
 
 
+def module_paths(node: Node) -> list[str]:
+    """Return the names of the modules a node was called in, the outermost first; the net itself has the empty one."""
+    return [str(path).removeprefix("L['self'].") for path, _ in _modules(node)]
+
+
 def _innermost(node: Node) -> tuple[str, str]:
     """Return the path and the class of the innermost module; both empty if export kept none."""
     for path, layer in _modules(node)[-1:]:

@@ -45,6 +45,10 @@ from safe_arm.quantizer.masks.near_masks import bring_masks_near
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
 from safe_arm.quantizer.precision.bell_curves import write_bell_curves
+from safe_arm.quantizer.precision.fine_inverse_lengths import (
+    keep_inverse_lengths_fine,
+    refine_inverse_lengths,
+)
 from safe_arm.quantizer.precision.fine_lengths import keep_lengths_fine, refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
@@ -141,6 +145,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_inverse_roots,
     write_norm_roots,
     refine_lengths,
+    refine_inverse_lengths,
     refine_logs,
     write_bell_curves,
     refine_reciprocals,
@@ -150,7 +155,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 #: Steps that take an Ethos-U longer, by Vela's estimate, and such as take an Ethos-U85 longer: norms 44 % for a vision
 #: transformer.
-SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves)
+SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves, refine_inverse_lengths)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)
@@ -160,6 +165,7 @@ NOT_ON_ETHOS_U55 = (select_at_run_time,)
 NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
 KEPT_FINE = (
     keep_norm_roots,
+    keep_inverse_lengths_fine,
     keep_roots_fine,
     keep_lengths_fine,
     keep_logs_fine,

@@ -28,6 +28,7 @@ from safe_arm.core.island import call_functions
 from safe_arm.quantizer import ordered_steps
 from safe_arm.quantizer.annotation import contained_annotation, contained_transform
 from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
+from safe_arm.quantizer.annotation.float_graphs import check_is_float
 from safe_arm.quantizer.annotation.integer_views import annotate_integer_views
 from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.annotation.position_angles import angles_left_alone
@@ -145,7 +146,9 @@ class _SafeRules(CheckedSettings):
 
         Raises:
             InternalError: a pass wrote into one of the user's tensors.
+            UsageError: the graph is prepared already.
         """
+        check_is_float(model)
         wrappers.install()
         return generated_once(self._transform_proven, model)
 
@@ -277,6 +280,8 @@ class _SafeRules(CheckedSettings):
         return generated_once(self._annotate, model)
 
     def _annotate(self, model: GraphModule) -> GraphModule:
+        for missed in self._named.missed(model):
+            warn_of_doubt(missed)
         contained_annotation.change(model, (spell_out_activations,), self._ledger)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [
@@ -433,6 +438,7 @@ class _SafeRules(CheckedSettings):
         among those on which the transforms are tried.
         """
         samples = list_of_samples(samples)
+        self._named.find(model)
         first = calibration_calls(samples[:_TRIED_SAMPLES])
         for attempt in range(_RESTARTS + 1):
             own = copy_with_own_state(model)

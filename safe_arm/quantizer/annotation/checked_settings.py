@@ -10,6 +10,7 @@ from torch._ops import OpOverload
 from torchao.quantization.pt2e.quantizer import Quantizer
 
 from safe_arm.quantizer.annotation.dynamic_biases import with_float_bias_if_dynamic
+from safe_arm.quantizer.annotation.named_settings import NamedSettings
 from safe_arm.quantizer.graphs.named_operators import ExportedNameFinder
 from safe_arm.quantizer.precision.int16_profile import (
     check_activation_width,
@@ -33,6 +34,10 @@ class CheckedSettings(TOSAQuantizer):
     is_set_by_name = False
     is_set_to_int16 = False
     training_config: QuantizationConfig | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._named = NamedSettings()
+        super().__init__(*args, **kwargs)
 
     def set_global(
         self, quantization_config: QuantizationConfig | None
@@ -59,7 +64,11 @@ class CheckedSettings(TOSAQuantizer):
     def set_module_name(
         self, module_name: str, quantization_config: QuantizationConfig | None
     ) -> TOSAQuantizer:
-        """Set a module's config as the stock class does, if the profile can run it."""
+        """Set a module's config as the stock class does, if the profile can run it.
+
+        A name that the net does not have is warned of when the net is prepared.
+        """
+        self._named.add_module(module_name)
         return super().set_module_name(module_name, self._checked(quantization_config))
 
     def set_node_name(
@@ -77,6 +86,7 @@ class CheckedSettings(TOSAQuantizer):
         """
         self.is_set_by_name = True
         names = (node_name,) if isinstance(node_name, str) else tuple(node_name)
+        self._named.add_nodes(names)
         return self.set_node_finder(quantization_config, ExportedNameFinder(names))
 
     def set_node_target(

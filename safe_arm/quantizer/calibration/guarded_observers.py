@@ -73,6 +73,7 @@ def guard_observers(
         watch: is shown what reaches the inputs.
     """
     guarded: dict[tuple[int, Node], GuardedObserver] = {}
+    looking: dict[Node, tuple[int, Node]] = {}
     joined = joined_values(observers)
     attempted(allow_small_steps, observers)
     attempted(keep_ends_of_ranges, observers)
@@ -103,6 +104,9 @@ def guard_observers(
         guarded[key].watch = watch
         if value.op == "placeholder":
             guarded[key].input_name = str(value.target)
+            if looking.setdefault(value, key) != key:
+                # Each sample reaches all observers of an input, and is one.
+                guarded[key].looks_left = 0
             if watch is not None:
                 watch.expect(str(value.target), static_sizes(value))
     for (_, value), guard in guarded.items():

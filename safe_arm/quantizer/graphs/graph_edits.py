@@ -195,7 +195,9 @@ def stored_number(node: object) -> float | None:
     if isinstance(node, (int, float)):
         return float(node)
     value = stored_tensor(node)
-    return float(value) if value is not None and value.numel() == 1 else None
+    if value is None or value.numel() != 1:
+        return None
+    return float(value.detach())
 
 
 def is_read_once(value: object) -> TypeGuard[Node]:

@@ -57,7 +57,7 @@ def keep_distances_exact(model: GraphModule) -> dict[Node, int]:
             if stored is None:
                 values.append(term)
             else:
-                constant = float(stored.abs().max())
+                constant = float(stored.detach().abs().max())
         steps = _most_steps(node)
         if steps and values and all(_is_int8(value, node) for value in values):
             largest[node] = _size(steps)

@@ -156,7 +156,7 @@ def _widen(chain: Sequence[Node], distance: Node) -> None:
         annotation.allow_implicit_sharing = False
         if node.target is _PRODUCT:
             # A number that is its own step has code 1 or -1.
-            number = abs(float(stored_value(node.args[1])))
+            number = abs(float(stored_value(node.args[1]).detach()))
             annotation.input_qspec_map[node.args[1]] = number_spec(number)
             scale *= number
             spec = product_spec(matmul, 1 / scale)

@@ -1,4 +1,4 @@
-"""Refuse 16-bit activations in a profile that cannot run them, and name one that can."""
+"""Refuse 16-bit activations that are dynamic, or in a profile that cannot run them, and name what can."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from safe_arm.core.errors import UsageError
 def check_activation_width(
     config: QuantizationConfig | None, tosa_spec: TosaSpecification
 ) -> None:
-    """Refuse a config with 16-bit activations for a TOSA profile without the int16 extension.
+    """Refuse a config with 16-bit activations that are dynamic, or for a TOSA profile without the int16 extension.
 
-    Stock accepts it and crashes while lowering.
+    Stock accepts it and crashes while converting, or while lowering.
 
     Raises:
-        UsageError: the profile has no int16; the message names the one that has.
+        UsageError: they are dynamic, or the profile has no int16; the message names what works.
     """
-    if not has_int16_activations(config):
+    if config is None or not has_int16_activations(config):
         return
+    if getattr(config.input_activation, "is_dynamic", False):
+        raise UsageError(
+            "activations of 16 bits (a16w8) cannot be dynamic: convert_pt2e has 8 bits alone; use is_dynamic=False"
+        )
     has_integer = tosa_spec.support_integer()
     if not has_integer or not tosa_spec.support_extension("int16"):
         integer = "" if has_integer else "+INT"

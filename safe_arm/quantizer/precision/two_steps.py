@@ -188,15 +188,20 @@ def up_to(largest: float, like: ObserverOrFakeQuantize) -> ScaleAndZero:
 def is_broadcast(reciprocal: Node) -> bool:
     """Tell whether all that reads a reciprocal multiplies by it, and it is broadcast to the values of one of them."""
     divisor = tensor_of(reciprocal)
-    if divisor is None or not is_float32(reciprocal):
+    if divisor is None or not is_factor(reciprocal):
         return False
-    is_wider = False
-    for reader in reciprocal.users:
-        value = tensor_of(reader)
-        if value is None or reader.target is not _PRODUCT or not _has_values(reader):
+    products = map(tensor_of, reciprocal.users)
+    return any(_is_wider(value, divisor) for value in products if value is not None)
+
+
+def is_factor(value: Node) -> bool:
+    """Tell whether all that reads a value multiplies another one by it."""
+    if not is_float32(value):
+        return False
+    for reader in value.users:
+        if reader.target is not _PRODUCT or not _has_values(reader):
             return False
-        is_wider = is_wider or _is_wider(value, divisor)
-    return is_wider
+    return all(tensor_of(reader) is not None for reader in value.users)
 
 
 def _has_values(product: Node) -> bool:

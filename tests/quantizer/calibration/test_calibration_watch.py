@@ -7,7 +7,7 @@ import torch
 import torch.nn as nn
 from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from lowering import HISTOGRAM, PROFILES, min_max
+from lowering import HISTOGRAM, PROFILES, WIDE, min_max
 from small import Lambda, image
 from spying import doubts
 from stubborn import calibrated, exported, prepare, quantizer_of
@@ -49,6 +49,43 @@ SAMPLES = {
 def test_samples_of_little_use_are_warned_about(samples, says):
     (message,) = told_of(samples)
     assert says in message
+
+
+def test_a_sample_is_one_whichever_observers_of_its_input_it_reaches():
+    net = Lambda(lambda m, x: (x - torch.ones(1, 4, 8, 8)).square().sum(-1) + x.sum(-1))
+    for samples, says in ([image()], "a single sample"), ([image()] * 3, "3 samples"):
+        (message,) = told_of(samples, net)
+        assert f"calibrated on {says}" in message
+
+
+class Trainable(nn.Module):
+    """Reads parameters as numbers, and as bounds of what is computed with them."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = nn.Parameter(torch.linspace(-1, 1, 8))
+        self.factor = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        scores = (x @ x.transpose(-1, -2)) * self.factor
+        return (x - self.centre).square().sum(-1), scores.softmax(-1), x / (x.norm(dim=-1, keepdim=True) + self.factor)
+
+
+@pytest.fixture
+def always():
+    """PyTorch repeats its warnings."""
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("profile", ["TOSA-1.0+INT", "TOSA-1.0+INT+int16"])
+def test_of_parameters_that_are_read_as_numbers_torch_does_not_warn(profile, recwarn):
+    ours = quantizer(WIDE if "int16" in profile else None, profile)
+    samples = [image(seed) for seed in range(2)]
+    calibrated(exported(Trainable(), samples[0]), ours, samples)
+    assert not [each for each in recwarn if "requires_grad" in str(each.message)]
 
 
 @pytest.mark.parametrize("is_qat", [False, True])

@@ -5,7 +5,11 @@ import re
 import pytest
 import torch
 from executorch.backends.arm.ethosu import EthosUCompileSpec
-from executorch.backends.arm.quantizer import TOSAQuantizer
+from executorch.backends.arm.quantizer import (
+    TOSAQuantizer,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+)
 from executorch.backends.arm.vgf import VgfCompileSpec
 from lowering import HISTOGRAM, WIDE, tosa
 
@@ -35,6 +39,15 @@ def test_stock_takes_it_and_ours_refuses_it(setter):
     says = r"need the int16 extension.*use TOSA-1\.0\+INT\+int16, or a config with 8-bit"
     with pytest.raises(UsageError, match=says):
         SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), WIDE)
+
+
+@pytest.mark.parametrize("setter", SETTERS)
+def test_dynamic_ones_are_refused_in_any_profile(setter):
+    config = get_symmetric_a16w8_quantization_config(is_dynamic=True)
+    SETTERS[setter](TOSAQuantizer(tosa("TOSA-1.0+INT+int16")), config)
+    with pytest.raises(UsageError, match=r"cannot be dynamic.*use is_dynamic=False"):
+        SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT+int16")), config)
+    SETTERS[setter](SafeTOSAQuantizer(tosa("TOSA-1.0+INT")), get_symmetric_quantization_config(is_dynamic=True))
 
 
 @pytest.mark.parametrize("profile", LACKING)

@@ -1,0 +1,35 @@
+"""What is prepared already is refused, and what is quantised already is warned of."""
+
+import pytest
+import torch
+from small import Lambda, image
+from spying import doubts
+from stubborn import calibrated, exported, quantizer_of
+from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
+
+from safe_arm.core.errors import UsageError
+
+NET = Lambda(lambda m, x: torch.relu(m.conv(x)))
+
+
+@pytest.mark.parametrize("step", [prepare_pt2e, prepare_qat_pt2e])
+def test_a_graph_that_is_prepared_already_is_refused(step):
+    prepared = prepare_pt2e(exported(NET, image()), quantizer_of())
+    with pytest.raises(UsageError, match="is prepared already"):
+        step(prepared, quantizer_of())
+
+
+def test_a_graph_that_is_quantised_already_is_warned_of():
+    samples = [image(seed) for seed in range(2)]
+    quantised = calibrated(exported(NET, samples[0]), quantizer_of(), samples)
+    again, told = doubts(lambda: prepare_pt2e(exported(quantised, samples[0]), quantizer_of()))
+    assert again is not None
+    (message,) = told
+    assert "is quantised already" in message
+
+
+def test_one_export_may_be_prepared_twice():
+    graph_module = exported(NET, image())
+    for _ in range(2):
+        _, told = doubts(lambda: prepare_pt2e(graph_module, quantizer_of()))
+        assert told == []

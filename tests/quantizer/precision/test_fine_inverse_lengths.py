@@ -1,0 +1,73 @@
+"""What is divided by the root of a sum of squares has the bits of two steps, and the delegate computes it exactly."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+from lowering import PROFILES, targets
+from ratios import exactly_on, histogram_ratios, ours_exactly
+from rewriting import Rewriting
+
+from safe_arm.quantizer.precision.fine_inverse_lengths import refine_inverse_lengths
+
+
+def spectrum(seed):
+    """Real and imaginary parts, the lengths of which differ by some ten."""
+    draw = torch.Generator().manual_seed(seed)
+    return (torch.randn(1, 2, 16, 6, generator=draw),)
+
+
+def length(x):
+    return (x[:, :1] ** 2 + x[:, 1:] ** 2 + 1e-3).sqrt()
+
+
+SAMPLES = [spectrum(seed) for seed in range(8)]
+PHASES = {
+    "of one part": lambda m, x: x[:, :1] / length(x),
+    "of both": lambda m, x: x / length(x),
+    "by an inverse root": lambda m, x: x[:, 1:] * torch.rsqrt(x[:, :1] ** 2 + x[:, 1:] ** 2 + 1e-3),
+    "by a sum": lambda m, x: x[:, :1] / ((x * x).sum(1, keepdim=True) + 1e-3).sqrt(),
+}
+EACH = pytest.mark.parametrize("rule", PHASES.values(), ids=PHASES)
+
+
+class TestInverseLengths(Rewriting):
+    step = staticmethod(refine_inverse_lengths)
+    inputs = spectrum(0)
+    gone = ()
+    written: ClassVar = {
+        "squares that are added": lambda m, x: x[:, :1] * torch.rsqrt(x[:, :1].pow(2) + (y := x[:, 1:]) * y + 1e-3),
+        "a sum of squares": lambda m, x: x[:, :1] * torch.rsqrt((x * x).sum(1, keepdim=True) + 1e-3),
+        "a bounded sum": lambda m, x: x[:, :1] * torch.rsqrt((x * x).sum(1, keepdim=True).clamp(1e-3)),
+    }
+    kept: ClassVar = {
+        "of a value": lambda m, x: x * torch.rsqrt(x.abs() + 1e-3),
+        "a root that is no factor": lambda m, x: torch.rsqrt((x * x).sum(1, keepdim=True) + 1e-3) + x,
+        "a root that is squared": lambda m, x: (r := torch.rsqrt((x * x).sum(1, keepdim=True) + 1e-3)) * r,
+        "a part of a sum": lambda m, x: x * torch.rsqrt((x * x).sum(1, keepdim=True) * 0.5 + 1e-3),
+        "a square and a value": lambda m, x: x * torch.rsqrt(x * x + x.abs() + 1e-3),
+    }
+
+
+@EACH
+def test_stock_loses_what_is_divided_by_short_vectors_and_ours_does_not(rule):
+    stock, ours = histogram_ratios(rule, SAMPLES)
+    assert stock < 27
+    assert ours > stock + 5
+
+
+@EACH
+def test_the_one_delegate_is_exact(rule, profile):
+    names = targets(ours_exactly(rule, SAMPLES[:2], profile))
+    assert names.count("rsqrt") == 2
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_an_ethos_u_that_spares_cycles_has_one_step(target):
+    names = targets(exactly_on(target, PHASES["of one part"], SAMPLES[:2]))
+    assert names.count("rsqrt") == 1
+
+
+def test_in_two_steps_already_it_stays():
+    names = targets(ours_exactly(lambda m, x: torch.nn.functional.normalize(x, dim=1), SAMPLES[:2], PROFILES[0]))
+    assert names.count("rsqrt") == 2
