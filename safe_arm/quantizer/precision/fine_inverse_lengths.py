@@ -43,7 +43,7 @@ def refine_inverse_lengths(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    in_steps = set()
+    in_steps: set[Node] = set()
     for found in chains_of_roots(model):
         in_steps.update((found.rough, found.correction))
 
