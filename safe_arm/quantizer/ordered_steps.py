@@ -56,6 +56,10 @@ from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
 from safe_arm.quantizer.precision.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
 from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
+from safe_arm.quantizer.precision.reciprocal_lengths import (
+    keep_reciprocals_of_lengths_fine,
+    share_first_steps,
+)
 from safe_arm.quantizer.precision.similarities import (
     keep_similarities,
     write_similarities,
@@ -145,6 +149,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_inverse_roots,
     write_norm_roots,
     refine_lengths,
+    share_first_steps,
     refine_inverse_lengths,
     refine_logs,
     write_bell_curves,
@@ -159,15 +164,18 @@ SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves, refine_inverse_lengths)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)
+#: Steps whose second one has 8 bits, fewer than a function of 16 bits has by itself.
+NOT_OF_INT16 = (share_first_steps, refine_inverse_lengths)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
 KEPT_FINE = (
+    keep_lengths_fine,
+    keep_reciprocals_of_lengths_fine,
     keep_norm_roots,
     keep_inverse_lengths_fine,
     keep_roots_fine,
-    keep_lengths_fine,
     keep_logs_fine,
     keep_bounds,
     keep_similarities,

@@ -71,7 +71,8 @@ class Length(RoundedOnce):
             if node is not root:
                 node.graph.erase_node(node)
         for node in (self.unit, self.between, self.rough):
-            node.graph.erase_node(node)
+            if not node.users:  # A reciprocal shares the first steps.
+                node.graph.erase_node(node)
 
 
 def refine_lengths(model: GraphModule) -> None:

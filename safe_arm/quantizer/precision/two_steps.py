@@ -86,12 +86,7 @@ class TwoSteps:
 
     def undo(self) -> None:
         """Let what reads the result read the rough one."""
-        for reader in list(self.fine.users):
-            reader.replace_input_with(self.fine, self.rough)
-            annotation = annotation_of(reader)
-            specs = annotation.input_qspec_map if annotation else {}
-            if self.fine in specs:
-                specs[self.rough] = specs.pop(self.fine)
+        read_instead(self.fine, self.rough)
         for node in (self.fine, self.correction, self.unit, self.between):
             node.graph.erase_node(node)
 
@@ -112,6 +107,16 @@ class RoundedOnce(TwoSteps):
     def is_readable(self) -> bool:
         """Tell that anything may read the result."""
         return True
+
+
+def read_instead(value: Node, other: Node) -> None:
+    """Let all that reads a value read another one, as it is annotated to read the first."""
+    for reader in list(value.users):
+        reader.replace_input_with(value, other)
+        annotation = annotation_of(reader)
+        specs = annotation.input_qspec_map if annotation else {}
+        if value in specs:
+            specs[other] = specs.pop(value)
 
 
 def copy_inputs(source: Node, node: Node) -> None:
