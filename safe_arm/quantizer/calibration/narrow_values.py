@@ -141,9 +141,10 @@ class NarrowValue:
             narrow = spans.narrow(step)
             if narrow:
                 count = _count(min(narrow.values()) / step, steps)
+                covered = f"{min(low, 0.0):.3g} to {max(high, 0.0):.3g}"
                 return (
                     f"{self.what}: the values of channel {_named(narrow)} of dimension {spans.axis} span as little "
-                    f"as {count} of its quantiser, whose range covers all channels, {low:.3g} to {high:.3g}: "
+                    f"as {count} of its quantiser, whose range covers all channels and 0, {covered}: "
                     f"{self.advice_of_channels}"
                 )
         return ""

@@ -57,6 +57,11 @@ def test_the_offset_to_subtract_and_the_steps_are_named():
     assert "subtract some 1013" in message
 
 
+def test_the_range_that_covers_all_channels_has_0_in_it():
+    (message, *_) = told_of(lambda n: scaled(normal(n, 1, 2, 50) * 0.01 + 1, [1.0, 3.0]))
+    assert "whose range covers all channels and 0, 0 to 3.1: scale" in message
+
+
 WIDE_ENOUGH = {
     "normal": lambda n: normal(n, 1, 4, 8, 8),
     "channels of a tenth": lambda n: scaled(normal(n, 1, 4, 32, 32), [1, 0.1, 0.05, 1]),
