@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import spec_at
+from safe_arm._compat.annotations import annotation_of, spec_at
 from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite
 from safe_arm.quantizer.precision.exact_products import product_spec
-from safe_arm.quantizer.precision.fine_lengths import lengths
+from safe_arm.quantizer.precision.fine_lengths import Length, lengths
 from safe_arm.quantizer.precision.fine_roots import fine_roots
 from safe_arm.quantizer.precision.sums_of_squares import replace_in_shape
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     give_spec,
     is_factor,
-    is_of_int8,
     read_instead,
 )
 
@@ -35,6 +34,7 @@ def share_first_steps(model: GraphModule) -> None:
         model: a float graph whose lengths are written in two steps; changed in place.
     """
     by_result = {found.fine: found for found in lengths(model)}
+    inverses: dict[Length, Node] = {}
 
     def share(reciprocal: Node) -> bool:
         found = by_result.get(reciprocal.all_input_nodes[0])
@@ -43,9 +43,10 @@ def share_first_steps(model: GraphModule) -> None:
         if not is_factor(reciprocal):
             return False
         write = Writer(reciprocal)
-        correction = write(_ROOT, found.unit)
-        inverse = write(_PRODUCT, found.rough, correction)
-        replace_in_shape(write, reciprocal, inverse)
+        if found not in inverses:
+            correction = write(_ROOT, found.unit)
+            inverses[found] = write(_PRODUCT, found.rough, correction)
+        replace_in_shape(write, reciprocal, inverses[found])
         return True
 
     rewrite(model, share, _RECIPROCAL)
@@ -62,8 +63,8 @@ def keep_reciprocals_of_lengths_fine(model: GraphModule) -> None:
         length = by_unit.get(found.unit)
         if length is None or found.is_annotated:
             continue
-        nodes = (found.correction, found.fine)
-        if length.is_annotated and found.is_readable and all(map(is_of_int8, nodes)):
+        is_annotated = None not in map(annotation_of, (found.correction, found.fine))
+        if length.is_annotated and found.is_readable and is_annotated:
             give_spec(found.correction, spec_at(length.correction))
             give_spec(found.fine, product_spec(found.fine))
         else:

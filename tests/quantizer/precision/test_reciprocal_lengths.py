@@ -70,13 +70,13 @@ def test_a_reciprocal_that_is_no_factor_stays():
 def test_stock_loses_what_is_divided_by_short_vectors_and_ours_does_not(rule):
     stock, ours = histogram_ratios(rule, SAMPLES)
     assert stock < 25
-    assert ours > stock + 5
+    assert ours > stock + 10
 
 
 @EACH
 def test_the_one_delegate_is_exact(rule, profile):
     names = targets(ours_exactly(rule, SAMPLES[:2], profile))
-    assert names.count("rsqrt") >= 2
+    assert names.count("rsqrt") == 3
     assert "reciprocal" not in names
 
 
