@@ -49,17 +49,14 @@ from safe_arm.quantizer.precision.fine_inverse_lengths import (
     keep_inverse_lengths_fine,
     refine_inverse_lengths,
 )
-from safe_arm.quantizer.precision.fine_lengths import keep_lengths_fine, refine_lengths
+from safe_arm.quantizer.precision.fine_lengths import refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
 from safe_arm.quantizer.precision.inverse_roots import keep_bounds, write_inverse_roots
 from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
 from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
-from safe_arm.quantizer.precision.reciprocal_lengths import (
-    keep_reciprocals_of_lengths_fine,
-    share_first_steps,
-)
+from safe_arm.quantizer.precision.reciprocal_lengths import share_first_steps
 from safe_arm.quantizer.precision.similarities import (
     keep_similarities,
     write_similarities,
@@ -171,8 +168,6 @@ NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
 KEPT_FINE = (
-    keep_lengths_fine,
-    keep_reciprocals_of_lengths_fine,
     keep_norm_roots,
     keep_inverse_lengths_fine,
     keep_roots_fine,

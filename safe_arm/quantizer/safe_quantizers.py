@@ -52,11 +52,13 @@ from safe_arm.quantizer.graphs.numbers_apart import numbers_apart
 from safe_arm.quantizer.graphs.own_names import name_weights
 from safe_arm.quantizer.precision.exact_arithmetic import keep_arithmetic_exact
 from safe_arm.quantizer.precision.fine_gates import refine_gates
+from safe_arm.quantizer.precision.fine_lengths import keep_lengths_fine
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
 from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
 from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
 from safe_arm.quantizer.precision.int16_roots import keep_int16_roots
+from safe_arm.quantizer.precision.reciprocal_lengths import keep_reciprocal_lengths
 from safe_arm.quantizer.proof import float_run
 from safe_arm.quantizer.proof.float_net import (
     calibration_calls,
@@ -282,8 +284,7 @@ class _SafeRules(CheckedSettings):
         return generated_once(self._annotate, model)
 
     def _annotate(self, model: GraphModule) -> GraphModule:
-        for missed in self._named.missed(model):
-            warn_of_doubt(missed)
+        self._named.warn_of_missed(model)
         contained_annotation.change(model, (spell_out_activations,), self._ledger)
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [
@@ -292,10 +293,11 @@ class _SafeRules(CheckedSettings):
             keep_int16_roots,
             keep_int16_lengths,
             self._keep_reciprocals_fine,
+            keep_lengths_fine,
+            self._keep_reciprocal_lengths,
             *ordered_steps.KEPT_FINE,
         ]
-        # An Ethos-U takes up to twice as long for it, by Vela's estimate.
-        if not self._spares_cycles():
+        if not self._spares_cycles():  # Up to twice as long, by Vela's estimate.
             changes.insert(1, refine_gates)
         contained_annotation.change(model, changes, self._ledger)
         steps = [
@@ -321,6 +323,9 @@ class _SafeRules(CheckedSettings):
             of_softmaxes=not self._spares_cycles_of_u85(),
             of_short_ones=not (self._spares_cycles() or self._trains),
         )
+
+    def _keep_reciprocal_lengths(self, model: GraphModule) -> None:
+        keep_reciprocal_lengths(model, in_two_steps=not self._spares_cycles())
 
     def _free_branch_domains(self, model: GraphModule) -> None:
         free_branch_domains(model, self.tosa_spec.support_extension("cf"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from torch.fx import GraphModule
 
+from safe_arm.core.errors import warn_of_doubt
 from safe_arm.core.island import call_functions
 from safe_arm.core.written import module_paths
 from safe_arm.quantizer.graphs.named_operators import exported_names
@@ -44,8 +45,8 @@ class NamedSettings:
         self._modules.difference_update(modules)
         self._nodes.difference_update(nodes)
 
-    def missed(self, model: GraphModule) -> Iterator[str]:
-        """Yield what to say of each name that a graph does not have, once.
+    def warn_of_missed(self, model: GraphModule) -> None:
+        """Warn once of each name that a graph does not have.
 
         Args:
             model: a graph before it is annotated.
@@ -55,11 +56,11 @@ class NamedSettings:
         self.find(model)
         modules, nodes = _names_in(model)
         for name in sorted(self._modules):
-            yield _MISSED.format(
-                "set_module_name", name, _MODULE + _instead(name, modules)
-            )
+            reason = _MODULE + _instead(name, modules)
+            warn_of_doubt(_MISSED.format("set_module_name", name, reason))
         for name in sorted(self._nodes):
-            yield _MISSED.format("set_node_name", name, _NODE + _instead(name, nodes))
+            reason = _NODE + _instead(name, nodes)
+            warn_of_doubt(_MISSED.format("set_node_name", name, reason))
         self._modules.clear()
         self._nodes.clear()
 

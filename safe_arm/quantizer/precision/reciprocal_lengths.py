@@ -52,19 +52,21 @@ def share_first_steps(model: GraphModule) -> None:
     rewrite(model, share, _RECIPROCAL)
 
 
-def keep_reciprocals_of_lengths_fine(model: GraphModule) -> None:
+def keep_reciprocal_lengths(model: GraphModule, *, in_two_steps: bool) -> None:
     """Quantise these reciprocals so that the result has the bits of both steps; undo those that are not of 8 bits.
 
     Args:
         model: an annotated float graph, whose lengths are annotated in two steps; changed in place.
+        in_two_steps: whether to take the second step, too; by Vela's estimate it takes an Ethos-U up to 10 % longer.
     """
     by_unit = {found.unit: found for found in lengths(model)}
     for found in list(fine_roots(model)):
         length = by_unit.get(found.unit)
         if length is None or found.is_annotated:
             continue
-        is_annotated = None not in map(annotation_of, (found.correction, found.fine))
-        if length.is_annotated and found.is_readable and is_annotated:
+        may_be_fine = None not in map(annotation_of, (found.correction, found.fine))
+        may_be_fine = may_be_fine and length.is_annotated and found.is_readable
+        if in_two_steps and may_be_fine:
             give_spec(found.correction, spec_at(length.correction))
             give_spec(found.fine, product_spec(found.fine))
         else:
