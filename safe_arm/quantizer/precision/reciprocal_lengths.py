@@ -14,6 +14,7 @@ from safe_arm.quantizer.precision.sums_of_squares import replace_in_shape
 from safe_arm.quantizer.precision.two_steps import (
     TwoSteps,
     give_spec,
+    is_broadcast,
     is_factor,
     read_instead,
 )
@@ -57,16 +58,17 @@ def keep_reciprocal_lengths(model: GraphModule, *, in_two_steps: bool) -> None:
 
     Args:
         model: an annotated float graph, whose lengths are annotated in two steps; changed in place.
-        in_two_steps: whether to take the second step, too; by Vela's estimate it takes an Ethos-U up to 10 % longer.
+        in_two_steps: whether to take the second step of a reciprocal that is not broadcast, too; by Vela's estimate it
+            takes an Ethos-U up to 10 % longer.
     """
     by_unit = {found.unit: found for found in lengths(model)}
     for found in list(fine_roots(model)):
         length = by_unit.get(found.unit)
         if length is None or found.is_annotated:
             continue
-        may_be_fine = None not in map(annotation_of, (found.correction, found.fine))
-        may_be_fine = may_be_fine and length.is_annotated and found.is_readable
-        if in_two_steps and may_be_fine:
+        is_annotated = None not in map(annotation_of, (found.correction, found.fine))
+        may_be_fine = is_annotated and length.is_annotated and found.is_readable
+        if may_be_fine and (in_two_steps or is_broadcast(found.fine)):
             give_spec(found.correction, spec_at(length.correction))
             give_spec(found.fine, product_spec(found.fine))
         else:

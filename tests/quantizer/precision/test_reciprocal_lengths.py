@@ -37,6 +37,11 @@ def of_one_sum(m, x):
     return x[:, :1] / size * size.tanh()
 
 
+def direction_and_length(m, x):
+    size = x.norm(dim=-1, keepdim=True)
+    return x / size + size
+
+
 SAMPLES = [spectrum(seed) for seed in range(8)]
 MASKS = {"one part": polar_mask, "both parts": both_parts, "one sum": of_one_sum}
 EACH = pytest.mark.parametrize("rule", MASKS.values(), ids=MASKS)
@@ -85,6 +90,12 @@ def test_an_ethos_u_takes_the_first_step_alone(target):
     names = targets(exactly_on(target, polar_mask, SAMPLES[:2]))
     assert names.count("rsqrt") == 2
     assert "reciprocal" not in names
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_of_rows_an_ethos_u_takes_both_steps(target):
+    names = targets(exactly_on(target, direction_and_length, SAMPLES[:2]))
+    assert names.count("rsqrt") == 3
 
 
 def test_16_bits_keep_their_own_reciprocal():
