@@ -161,8 +161,8 @@ SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves, refine_inverse_lengths)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)
-#: Steps whose second one has 8 bits, fewer than a function of 16 bits has by itself.
-NOT_OF_INT16 = (share_first_steps, refine_inverse_lengths)
+#: Steps whose results have 8 bits, all of them: a function of 16 bits is finer by itself.
+OF_INT8_ALONE = (share_first_steps, refine_inverse_lengths)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import pytest
 import torch
-from lowering import PROFILES, WIDE, min_max, targets
-from ratios import exactly_on, histogram_ratios, ours_exactly, quantised
+from lowering import PROFILES, WIDE, targets
+from ratios import exactly_on, histogram_ratios, ours_exactly, quantised, ratio
 from rewriting import Rewriting
 from stubborn import quantizer_of
 
@@ -103,8 +103,11 @@ def test_16_bits_keep_their_own_reciprocal():
     assert "reciprocal" in targets(quantised(polar_mask, quantizer, SAMPLES[:2]))
 
 
-def test_16_bits_of_some_operators_leave_the_length_whole():
-    """The step is taken, and undone where the length has 16 bits."""
-    quantizer = quantizer_of(profile="TOSA-1.0+INT+int16", config=min_max())
-    quantizer.set_node_name("tanh", min_max(WIDE))
-    quantised(polar_mask, quantizer, SAMPLES[:2])
+@pytest.mark.parametrize("name", ["pow_3", "tanh", "div"])
+def test_of_an_operator_that_stays_float_no_step_is_left_out(name):
+    """What is not of 8 bits is undone, and what it shares with others stays."""
+    quantizer = quantizer_of(profile=PROFILES[1])
+    quantizer.set_node_name(name, None)
+    graph_module = quantised(polar_mask, quantizer, SAMPLES[:4])
+    assert not [each for each in quantizer.left_float if "is left out" in each.reason]
+    assert ratio(graph_module, polar_mask, SAMPLES[:4]) > 15
