@@ -259,7 +259,7 @@ class _SafeRules(CheckedSettings):
             is_needed = step in ordered_steps.NEEDED_BY_INT16
             return not (is_needed and self.is_set_to_int16)
         if step in ordered_steps.OF_INT8_ALONE:
-            return self.is_set_to_int16 or self.is_set_to_float
+            return self.is_set_to_int16
         return step in ordered_steps.NOT_TRAINED and self._trains
 
     def _tell(self, text: str, names: Iterable[str]) -> None:

@@ -28,13 +28,11 @@ class CheckedSettings(TOSAQuantizer):
     Attributes:
         is_set_by_name: some operators have a config by their names.
         is_set_to_int16: some operators have a config with activations of 16 bits.
-        is_set_to_float: some operators have no config.
         training_config: the latest config for training that was set; None if there is none.
     """
 
     is_set_by_name = False
     is_set_to_int16 = False
-    is_set_to_float = False
     training_config: QuantizationConfig | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -117,8 +115,6 @@ class CheckedSettings(TOSAQuantizer):
         check_activation_width(config, self.tosa_spec)
         if has_int16_activations(config):
             self.is_set_to_int16 = True
-        if config is None:
-            self.is_set_to_float = True
         if is_for_training(config):
             self.training_config = config
         return with_float_bias_if_dynamic(config)

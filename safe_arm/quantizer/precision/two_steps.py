@@ -98,10 +98,8 @@ class RoundedOnce(TwoSteps):
     @property
     def is_annotated(self) -> bool:
         """Tell whether the correction has the qparams that follow from the two steps."""
-        annotation = annotation_of(self.correction)
-        if annotation is None:
-            return False
-        return not isinstance(annotation.output_qspec, QuantizationSpec)
+        spec = spec_at(self.correction)
+        return isinstance(spec, DerivedQuantizationSpec | FixedQParamsQuantizationSpec)
 
     @property
     def is_readable(self) -> bool:
