@@ -53,7 +53,11 @@ from safe_arm.quantizer.precision.fine_lengths import refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
-from safe_arm.quantizer.precision.inverse_roots import keep_bounds, write_inverse_roots
+from safe_arm.quantizer.precision.inverse_roots import (
+    keep_bounds,
+    write_bounded_lengths,
+    write_inverse_roots,
+)
 from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
 from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
 from safe_arm.quantizer.precision.reciprocal_lengths import share_first_steps
@@ -144,6 +148,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     apply_layers_at_once,
     write_inverse_roots,
+    write_bounded_lengths,
     write_norm_roots,
     refine_lengths,
     share_first_steps,
@@ -157,7 +162,12 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 )
 #: Steps that take an Ethos-U longer, by Vela's estimate, and such as take an Ethos-U85 longer: norms 44 % for a vision
 #: transformer.
-SLOW_ON_ETHOS_U = (refine_logs, write_bell_curves, refine_inverse_lengths)
+SLOW_ON_ETHOS_U = (
+    write_bounded_lengths,
+    refine_logs,
+    write_bell_curves,
+    refine_inverse_lengths,
+)
 SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)

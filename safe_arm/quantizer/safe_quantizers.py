@@ -100,10 +100,9 @@ class _SafeRules(CheckedSettings):
     Attributes:
         keep_reference: set to True to keep the float graph that is calibrated; it has the operators of the quantised
             graph.
-        prefers_accuracy: set to True to take for an Ethos-U, too, what gains decibels and costs more than 5 % of the
-            cycles of some net, by Vela's estimate. Other targets take it always.
-        reference: that graph, which shares its parameters; None unless ``keep_reference`` is set, and before
-            preparing.
+        prefers_accuracy: set to True to use, on an Ethos-U as well, computations that gain accuracy and cost more than
+            5 % of the cycles of some net, by Vela's estimate. Other targets always use them.
+        reference: that graph, which shares its parameters; None before preparing and unless ``keep_reference`` is set.
     """
 
     keep_reference: bool = False
@@ -322,6 +321,7 @@ class _SafeRules(CheckedSettings):
             model,
             of_softmaxes=not self._spares_cycles_of_u85(),
             of_short_ones=not (self._spares_cycles() or self._trains),
+            of_lengths=not self._spares_cycles(),
         )
 
     def _keep_reciprocal_lengths(self, model: GraphModule) -> None:

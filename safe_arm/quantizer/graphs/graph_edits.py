@@ -67,9 +67,11 @@ def pair(numbers: list[int]) -> list[int]:
 
 def lower_bound(clamp: Node) -> float | None:
     """Return the number that is the only bound of a clamp; None for any other, and for any other operator."""
-    if clamp.target is not _ATEN.clamp.default or clamp.kwargs:
+    if clamp.target is not _ATEN.clamp.default:
         return None
     low, high = (*clamp.args[1:], None, None)[:2]
+    low = clamp.kwargs.get("min", low)
+    high = clamp.kwargs.get("max", high)
     is_lone = high is None and isinstance(low, (int, float))
     return float(low) if is_lone else None  # type: ignore[arg-type]
 

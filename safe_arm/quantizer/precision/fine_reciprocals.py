@@ -1,8 +1,8 @@
-"""The reciprocal of a divisor that is broadcast is computed in two steps, with 16 bits in the end."""
+"""The reciprocal of a divisor that is broadcast, or a length, is computed in two steps, with 16 bits in the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,16 +11,21 @@ from torch.fx.node import Argument
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
 from safe_arm._compat.annotations import ScaleAndZero
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
     is_call,
     is_read_once,
+    lower_bound,
     operands_of,
     replace_node,
     rewrite,
+    stored_number,
 )
 from safe_arm.quantizer.precision.exact_products import exact_spec
+from safe_arm.quantizer.precision.fine_lengths import lengths
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
@@ -34,6 +39,7 @@ from safe_arm.quantizer.precision.two_steps import (
     fixed_spec,
     give_spec,
     is_broadcast,
+    is_factor,
     keep_fine,
 )
 
@@ -41,6 +47,7 @@ _ATEN = torch.ops.aten
 _RECIPROCAL = _ATEN.reciprocal.default
 _PRODUCT = _ATEN.mul.Tensor
 _CLAMP = _ATEN.clamp.default
+_ADDITION = _ATEN.add.Tensor
 _SUM = _ATEN.sum.dim_IntList
 _EXPONENTIAL = _ATEN.exp.default
 #: Operators between the exponentials of a softmax and the reciprocal of their sum; a mask is a factor.
@@ -58,16 +65,22 @@ def refine_reciprocals(model: GraphModule) -> None:
 
     Stock divides by multiplying with a reciprocal in 8 bits. Of divisors that differ by a factor of 100, the larger
     half has a reciprocal of 1 or 2 codes. The product of a divisor and such a rough reciprocal is between 2/3 and 4/3,
-    and the reciprocal of that is good to 8 bits.
+    and the reciprocal of that is good to 8 bits. A length with a number added, ``re / (l + 1e-8)``, need not be
+    broadcast: what is divided by a short one is not small.
 
     Args:
         model: a float graph that stock's passes have transformed; changed in place. The sum of a masked softmax keeps
             its operators.
     """
-    rewrite(model, _refine, _RECIPROCAL)
+    roots = {found.fine for found in lengths(model)}
+
+    def refine(rough: Node) -> None:
+        _refine(rough, roots)
+
+    rewrite(model, refine, _RECIPROCAL)
 
 
-def _refine(rough: Node) -> None:
+def _refine(rough: Node, roots: Container[Node]) -> None:
     exponential = rough.args[0]
     if is_call(exponential, _EXPONENTIAL) and is_read_once(exponential):
         write = Writer(rough)
@@ -75,7 +88,8 @@ def _refine(rough: Node) -> None:
         replace_node(rough, write(_EXPONENTIAL, negative))
         rough.graph.erase_node(exponential)
         return
-    if not is_broadcast(rough):
+    divides_by_length = is_factor(rough) and _near_length(exponential) in roots
+    if not is_broadcast(rough) and not divides_by_length:
         return
     readers = list(rough.users)
     divisor = rough.args[0]
@@ -88,8 +102,21 @@ def _refine(rough: Node) -> None:
         reader.replace_input_with(rough, fine)
 
 
+def _near_length(divisor: Any) -> Node:
+    """Return the value that a divisor is, but for a number that is added, a lower bound and its shape."""
+    value: Node = divisor
+    while True:
+        is_raised = is_call(value, _ADDITION) and stored_number(value.args[1]) is not None
+        if not (is_raised or lower_bound(value) is not None or op_name(value) in RESHAPES):
+            return value
+        value = value.all_input_nodes[0]
+
+
 def keep_reciprocals_fine(
-    model: GraphModule, of_softmaxes: bool = True, of_short_ones: bool = True
+    model: GraphModule,
+    of_softmaxes: bool = True,
+    of_short_ones: bool = True,
+    of_lengths: bool = True,
 ) -> None:
     """Quantise reciprocals in two steps so that the result has the bits of both; undo those that are not of 8 bits.
 
@@ -97,11 +124,14 @@ def keep_reciprocals_fine(
         model: an annotated float graph; changed in place.
         of_softmaxes: also those of softmaxes. An Ethos-U85 takes 27 % more cycles for attention to 197 tokens.
         of_short_ones: also those of softmaxes whose exponentials are rounded more than the reciprocal of their sum.
+        of_lengths: also those that are not broadcast.
     """
 
     def is_worth_it(found: TwoSteps) -> bool:
         if found.multiplies_differences:
             return False
+        if not is_broadcast(found.fine):
+            return of_lengths
         if not is_of_softmax(found.rough):
             return True
         terms = terms_of_softmax(found.rough)

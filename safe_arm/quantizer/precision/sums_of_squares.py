@@ -83,7 +83,7 @@ def write_products(value: object) -> None:
         write_products(source)
         if isinstance(source, Node) and op_name(source) in RESHAPES:
             _square_reshaped(source)
-    elif value.target in (_PRODUCT, _ADDITION, _CLAMP) or op_name(value) in RESHAPES:
+    elif value.target in (_PRODUCT, _ADDITION, _CLAMP, _MAXIMUM) or op_name(value) in RESHAPES:
         for source in value.all_input_nodes:
             write_products(source)
 
@@ -118,7 +118,7 @@ def near_sum(value: object) -> NearSum | None:
         if inner is None or low is None:
             return None
         return replace(inner, least=max(inner.least, low))
-    if value.kwargs or value.target not in (_PRODUCT, _ADDITION):
+    if value.kwargs or value.target not in (_PRODUCT, _ADDITION, _MAXIMUM):
         return None
     number = stored_number(value.args[1])
     if number is None:
@@ -128,6 +128,8 @@ def near_sum(value: object) -> NearSum | None:
         return None
     if value.target is _PRODUCT:
         return _multiple(inner, number)
+    if value.target is _MAXIMUM:
+        return replace(inner, least=max(inner.least, number))
     return _raised(inner, number)
 
 

@@ -103,7 +103,7 @@ def test_16_bits_keep_their_own_reciprocal():
     assert "reciprocal" in targets(quantised(polar_mask, quantizer, SAMPLES[:2]))
 
 
-@pytest.mark.parametrize("name, decibels", [("pow_3", 20), ("tanh", 35), ("div", 35)])
+@pytest.mark.parametrize(("name", "decibels"), [("pow_3", 20), ("tanh", 35), ("div", 35)])
 def test_of_an_operator_that_stays_float_no_step_is_left_out(name, decibels):
     """What is not of 8 bits is undone, and what it shares with others stays."""
     quantizer = quantizer_of(profile=PROFILES[1])
