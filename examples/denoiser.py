@@ -1,4 +1,4 @@
-"""Denoise a held-out photograph with the demo's trained U-Net, as an Ethos-U55 does, under both policies."""
+"""Denoise a held-out photograph with the demo's trained U-Net, as an Ethos-U55 does, under reject and propagate."""
 
 import sys
 from pathlib import Path

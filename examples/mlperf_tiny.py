@@ -1,4 +1,4 @@
-"""Lower MLPerf Tiny's ResNet-8 and keyword spotter for two Ethos-U under both policies, and tabulate Vela's cycles."""
+"""Lower MLPerf Tiny's ResNet-8 and keyword spotter for two Ethos-U under two policies, and tabulate Vela's cycles."""
 
 from pathlib import Path
 

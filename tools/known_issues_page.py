@@ -22,10 +22,10 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "known-issues.md"
 HEAD = """\
 # Known issues
 
-An export to Arm can meet these bugs: of ExecuTorch's Arm backend, of torchao, which quantises, and of what runs beside
-the backend, such as XNNPACK and the portable kernels. Reports name them by their id. A release is listed if the bug
-was seen there; earlier releases were not always tried. `python tools/known_issues_page.py --write` writes
-this page from `safe_arm/known_issues/issues.json`.
+These bugs can affect an export to Arm. They are in ExecuTorch's Arm backend, in torchao (the quantisation library), and
+in what runs next to the backend, such as XNNPACK and the portable kernels. A report names them by id. A release is
+listed if the bug was seen there; earlier releases were not always tried. `python tools/known_issues_page.py --write`
+writes this page from `safe_arm/known_issues/issues.json`.
 """
 
 #: By the first letter of an id, the heading of its table; the rest has the last one.

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 LOW = 20
 _PAGE = """# Does it work on whole architectures?
 
-Yes: safe_arm lowers all {count} architectures right, under both policies. They are small versions from timm,
+Yes: safe_arm lowers all {count} architectures right, under `reject` and `propagate`. They are small versions from timm,
 torchvision and transformers, and some written by hand (`benchmarks/architectures/`). Weights and the statistics of
 batch norms are random with a fixed seed, so that zero points are not at the ends of the range.
 `make architectures` measured them.
@@ -20,7 +20,8 @@ batch norms are random with a fixed seed, so that zero points are not at the end
 *Right* means that no delegate differs from the quantised graph in double precision by more than
 `safe_arm/verification/tolerances.py` allows, on inputs of the calibrated range and of three times that range. The
 share is that of the net's multiply-accumulates (MACs) in delegates; "delegated correctly" leaves out delegates that are
-wrong. "1 code at the output" is what remains of differences in the outputs of the whole program.
+wrong. "1 code at the output" is the largest difference in the outputs of the whole program; each delegate is right
+nevertheless.
 
 {totals}
 {tables}

@@ -28,7 +28,7 @@ demote counts as inside, and nothing here says that a result is right.
 *Whole* means one delegate and no operator outside. Quantise and dequantise at the border are not counted as operators.
 
 ## Targets
-| target | by | nets | whole | one delegate | MACs in delegates, mean | operators outside | without a figure |
+| target | by | nets | whole | one delegate | MACs in delegates, mean | operators outside | not measured |
 |---|---|---|---|---|---|---|---|
 {totals}
 
@@ -85,8 +85,9 @@ def _answer(groups: dict[str, list[Row]], count: int) -> str:
         share = 100 * whole / max(1, len(measured))
         parts.append(f"{whole} of {len(measured)} nets ({share:.0f} %) are whole in one delegate for {target}")
     tried = {row["net"] for rows in groups.values() for row in rows}
-    so_far = f"So far {len(tried)} of the map's {count} nets were tried, small ones and those once cut first."
-    return f"{'; '.join(parts)}. {so_far}"
+    first = "the small ones first, and those that were cut in an earlier run"
+    lines = "\n".join(f"* {part}." for part in parts)
+    return f"{lines}\n\n{len(tried)} of {count} nets have been tried so far: {first}."
 
 
 def _measured(rows: list[Row]) -> list[Row]:

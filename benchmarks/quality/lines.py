@@ -40,13 +40,13 @@ nothing is lowered. `make quality` measured them for {profile}, with the same ca
   observers of the stock default config. Softmax, layer_norm or sdpa is one operator.
 * *ours* and *stock*: prepared, calibrated and converted by `SafeTOSAQuantizer` and by `TOSAQuantizer`.
 * *lost*: ideal minus ours, both capped at 60 dB. Rows are sorted by it. The ideal of a decoder with a mask is at least
-  that of the same decoder without one: a mask that ruins the ideal too is no excuse.
+  that of the same decoder without one, because a mask that harms the ideal must not hide a loss.
 * *mask costs*: the figure without a mask minus the figure with it. The signal of a decoder is what attention adds to
   its output.
 * *float*: number of operators that ours leaves in float. They make the figure look better than int8 is.
 * Integers and booleans are right or wrong; their noise is the share of wrong ones. 200 dB means no difference.
-* A comparison (`eq`, `gt`) needs both inputs in one domain, and in two domains equal values would
-  differ. The ideal has two: given one, its `eq` is 19.8 or 20.4 dB instead of 36.0, and its `gt` 22.6 or 22.9.
+* A comparison (`eq`, `gt`) needs both inputs in one domain (scale and zero point): in two, equal values would
+  differ. The ideal uses two. With one, its `eq` is 19.8 or 20.4 dB instead of 36.0, and its `gt` 22.6 or 22.9.
 * An index that is returned as a float (`masked.argmax`) is rounded to int8 by ours and stock; the ideal does not.
 
 {totals}

@@ -1,4 +1,4 @@
-"""``safe-arm check``: what ``safe-arm export`` would do under both policies, without writing a ``.pte``."""
+"""``safe-arm check``: what ``safe-arm export`` would do under reject and propagate, without writing a ``.pte``."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ SCHEMA_VERSION = 1
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON document with the comparison and the reports of both policies.",
+    help="Print one JSON document with the comparison and the report of each policy.",
 )
 @RESULTS
 @VERBOSE

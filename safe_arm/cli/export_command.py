@@ -53,8 +53,8 @@ from safe_arm.cli.outcome import check_limits, end_if_nothing_delegated
     "--bundle",
     is_flag=True,
     help="Write the proof next to OUT.pte: OUT.bpte, the program with inputs and expected outputs for ExecuTorch's "
-    "runners; OUT.proof.json with hashes and results; OUT.proof.zip with the TOSA graphs of delegates. Check "
-    "them with safe-arm verify-pte.",
+    "runners; OUT.proof.json with hashes and results; for vgf and an Ethos-U, OUT.proof.zip with the TOSA "
+    "graphs of delegates. Check them with safe-arm verify-pte.",
 )
 @FAIL_UNDER
 @ACCURACY

@@ -81,7 +81,7 @@ def run(
       the script's, if it is not 0
         0  the script succeeded
         2  bad input
-        3  nothing is delegated, or something is delegated without safe_arm
+        3  the script makes no Arm partitioner, delegates nothing, or delegates something without safe_arm
     """
     _check_script(script, module)
     for index, report in enumerate(reports):

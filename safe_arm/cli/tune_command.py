@@ -162,3 +162,10 @@ def _check(request: Request, target: Target) -> None:
     check_output(target.output, taken)
     if target.front is not None:
         check_output(target.front, [*taken, target.output], "--front")
+
+
+#: Parameters of a lowering that tune refuses; its help leaves them out.
+_REFUSED = ("verify", "io", "reports", "keep_float")
+for option in tune.params:
+    if isinstance(option, click.Option) and option.name in _REFUSED:
+        option.hidden = True

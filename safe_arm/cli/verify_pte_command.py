@@ -34,11 +34,12 @@ def verify_pte(
 ) -> None:
     """Check MODEL.pte against the record of its verification.
 
-    safe-arm export --bundle writes MODEL.bpte, MODEL.proof.json and MODEL.proof.zip next to the program. The hashes
-    of the program, of each delegate, of the weights and of the expected outputs are compared first. Then Vela or
-    model-converter compiles each delegate again, and the program runs on the bundled inputs: Arm delegates in the
-    TOSA reference model, VGF also on Vulkan if there is a driver, everything else in ExecuTorch's runtime. Each line
-    says what passed, what failed, what was not run and why, or what was recorded at export.
+    safe-arm export --bundle writes MODEL.bpte and MODEL.proof.json next to the program and, for what Vela or
+    model-converter compiled, MODEL.proof.zip. The hashes of the program, of each delegate, of the weights and of
+    the expected outputs are compared first. Then Vela or model-converter compiles each delegate again, and the
+    program runs on the bundled inputs: Arm delegates in the TOSA reference model, VGF also on Vulkan if there is a
+    driver, everything else in ExecuTorch's runtime. Each line says what passed, what failed, what was not run and
+    why, or what was recorded at export.
 
     \b
     Exit status:

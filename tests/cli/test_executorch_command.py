@@ -37,7 +37,15 @@ def test_every_option_is_in_one_group_and_no_group_is_long(name):
     text = help_of(name)
     assert max(map(len, text.splitlines())) <= 80
     for option in options:
-        assert re.search(rf"(  |, ){max(option.opts, key=len)} ", text)
+        is_shown = re.search(rf"(  |, ){max(option.opts, key=len)} ", text) is not None
+        assert is_shown != option.hidden
+
+
+def test_tune_hides_the_options_that_it_refuses():
+    (tune,) = [each for each in COMMANDS if each.name == "tune"]
+    hidden = [max(param.opts, key=len) for param in tune.params if getattr(param, "hidden", False)]
+    assert hidden == ["--keep-float", "--io", "--verify", "--report"]
+    assert "--keep-float" not in help_of("tune")
 
 
 @pytest.mark.parametrize("name", ["issues", "doctor", "verify-pte", "run"])

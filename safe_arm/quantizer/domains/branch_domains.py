@@ -53,8 +53,8 @@ def free_branch_domains(model: GraphModule, takes_control_flow: bool) -> None:
 
     Args:
         model: an annotated float graph; its annotations are changed in place.
-        takes_control_flow: the device runs conditions. Their operands share a domain, because stock's lowering knows
-            one. Elsewhere the CPU runs them: they take and return floats, and their branches are delegated.
+        takes_control_flow: the device runs conditions, whose operands then have a domain each. Elsewhere the CPU runs
+            them: they take and return floats, and their branches are delegated.
     """
     for node in calls(model, CONDITION):
         annotation = annotation_of(node)

@@ -106,8 +106,12 @@ def _near_length(divisor: Any) -> Node:
     """Return the value that a divisor is, but for a number that is added, a lower bound and its shape."""
     value: Node = divisor
     while True:
-        is_raised = is_call(value, _ADDITION) and stored_number(value.args[1]) is not None
-        if not (is_raised or lower_bound(value) is not None or op_name(value) in RESHAPES):
+        is_raised = (
+            is_call(value, _ADDITION) and stored_number(value.args[1]) is not None
+        )
+        if not (
+            is_raised or lower_bound(value) is not None or op_name(value) in RESHAPES
+        ):
             return value
         value = value.all_input_nodes[0]
 

@@ -83,7 +83,10 @@ def write_products(value: object) -> None:
         write_products(source)
         if isinstance(source, Node) and op_name(source) in RESHAPES:
             _square_reshaped(source)
-    elif value.target in (_PRODUCT, _ADDITION, _CLAMP, _MAXIMUM) or op_name(value) in RESHAPES:
+    elif (
+        value.target in (_PRODUCT, _ADDITION, _CLAMP, _MAXIMUM)
+        or op_name(value) in RESHAPES
+    ):
         for source in value.all_input_nodes:
             write_products(source)
 
