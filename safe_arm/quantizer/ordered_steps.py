@@ -53,6 +53,7 @@ from safe_arm.quantizer.precision.fine_lengths import refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
+from safe_arm.quantizer.precision.int16_powers import multiply_int16_powers
 from safe_arm.quantizer.precision.inverse_roots import (
     keep_bounds,
     write_bounded_lengths,
@@ -184,6 +185,7 @@ KEPT_FINE = (
     keep_logs_fine,
     keep_bounds,
     keep_similarities,
+    multiply_int16_powers,
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.
 AFTER_ANNOTATION: tuple[Callable[[GraphModule], Any], ...] = (

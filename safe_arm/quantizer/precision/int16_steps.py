@@ -61,7 +61,7 @@ def int16_spec(found: TwoSteps, *more: Node) -> QuantizationSpec | None:
     """
     nodes = [found.argument, found.rough, found.between, found.unit]
     nodes += [found.correction, found.fine, *more]
-    if not all(map(_is_of_int16, nodes)):
+    if not all(map(is_of_int16, nodes)):
         return None
     spec = plain_spec(specs_read(found.rough).get(found.argument))
     if spec is None or not is_calibrated(spec):
@@ -69,7 +69,8 @@ def int16_spec(found: TwoSteps, *more: Node) -> QuantizationSpec | None:
     return spec
 
 
-def _is_of_int16(node: Node) -> bool:
+def is_of_int16(node: Node) -> bool:
+    """Tell whether all that a node reads and gives is of 16 bits."""
     annotation = annotation_of(node)
     return annotation is not None and all(map(_is_int16, specs_of(annotation)))
 
