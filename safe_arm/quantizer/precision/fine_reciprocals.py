@@ -24,12 +24,13 @@ from safe_arm.quantizer.graphs.graph_edits import (
     rewrite,
     stored_number,
 )
-from safe_arm.quantizer.precision.exact_products import exact_spec
+from safe_arm.quantizer.precision.exact_products import product_spec
 from safe_arm.quantizer.precision.fine_lengths import lengths
 from safe_arm.quantizer.precision.fine_sums import (
     LARGEST_CORRECTION,
     LARGEST_UNIT,
     LONG,
+    SHARE,
     keep_sum_exact,
     terms_of_softmax,
 )
@@ -54,9 +55,6 @@ _EXPONENTIAL = _ATEN.exp.default
 _OF_EXPONENTIALS = (_CLAMP, _SUM, _PRODUCT)
 #: The largest magnitude of a reciprocal in the float graph: what is larger is infinite in the end.
 _MOST = 2.0**100
-#: A rough reciprocal times its divisor in codes, as a share of the divisor's largest code: the reciprocal of the
-#: largest divisor has code 1. By this number and the next two no code is a tie, which TOSA rounds otherwise.
-_SHARE = 0.7495
 
 
 def refine_reciprocals(model: GraphModule) -> None:
@@ -180,12 +178,11 @@ def _annotate(found: TwoSteps, spec: QuantizationSpec) -> None:
     rough = affine_spec(spec, place, of_rough_reciprocal)
     give_spec(found.rough, rough)
     give_spec(found.between, rough)
-    is_exact = is_of_softmax(found.rough) and keep_sum_exact(found, spec)
-    if not is_exact:
-        give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
-        give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
-    places = [(factor, found.fine) for factor in (found.between, found.correction)]
-    give_spec(found.fine, exact_spec(places))
+    give_spec(found.fine, product_spec(found.fine))
+    if is_of_softmax(found.rough) and keep_sum_exact(found, spec):
+        return
+    give_spec(found.unit, fixed_spec(spec, LARGEST_UNIT))
+    give_spec(found.correction, fixed_spec(spec, LARGEST_CORRECTION))
 
 
 def of_rough_reciprocal(observers: Sequence[Any]) -> ScaleAndZero:
@@ -198,4 +195,4 @@ def of_rough_reciprocal(observers: Sequence[Any]) -> ScaleAndZero:
     # Divisors of one sign have reciprocals of that sign.
     if low < zero < high:
         zero_point = torch.full_like(zero_point, (low + high + 1) // 2)
-    return 1 / (step * largest * _SHARE), zero_point
+    return 1 / (step * largest * SHARE), zero_point

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from graph_changes import annotated, annotates_no_more, changes
-from lowering import HISTOGRAM
+from lowering import HISTOGRAM, stock_codes_apart, tosa
 from ratios import borders_and_ours, exactly_on, for_ethos_u, ours_exactly, quantised, ratio, ratios
 from small import Lambda
 from stubborn import quantizer_of
@@ -71,6 +71,35 @@ def test_a_short_one_is_within_a_decibel_of_its_borders():
 @pytest.mark.parametrize("terms", [2, 8])
 def test_a_short_one_is_exact(terms):
     ours_exactly(softmax, [(row[..., :terms],) for (row,) in SHORT])
+
+
+def alike(seed, terms=8):
+    """Rows of few scores that hardly differ from row to row, as those of an untrained classifier."""
+    bias = 0.12 * torch.randn(terms, generator=torch.Generator().manual_seed(0))
+    return (bias + 0.003 * torch.randn(1, 12, terms, generator=torch.Generator().manual_seed(seed)),)
+
+
+def test_short_rows_that_are_alike_are_corrected_in_32_bits(profile):
+    """A correction of 8 bits is wrong by the same share in all of them: 3 dB below stock."""
+    samples = [alike(seed) for seed in range(1, 9)]
+    borders, stock, ours = ratios(softmax, samples)
+    assert ours > stock + 0.5
+    assert ours > borders - 3.5
+    graph_module = ours_exactly(softmax, samples, profile)
+    assert reciprocals(graph_module) == 1
+    assert stock_codes_apart(graph_module, samples[0], tosa(profile), *samples) == 0
+
+
+@pytest.mark.parametrize("terms", [2, 8, 32])
+def test_short_rows_of_all_kinds_are_near_their_borders(terms):
+    samples = [(row[..., :terms],) for (row,) in ROWS]
+    borders, ours = borders_and_ours(softmax, samples)
+    assert ours > borders - 1
+
+
+@pytest.mark.parametrize(("terms", "number"), [(32, 1), (33, 2)])
+def test_longer_rows_need_a_table(terms, number):
+    assert reciprocals(quantised(softmax, quantizer_of(), [alike(1, terms)])) == number
 
 
 def short(m, x):
