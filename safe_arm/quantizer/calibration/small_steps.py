@@ -7,6 +7,7 @@ audio, pascals) have a few codes or none. The least step is for ranges of nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,9 +36,10 @@ _STEPS = 255
 #: The least share of a bound that is a step of more bits: a value has 12 bits, and the others are room beyond what
 #: calibration showed, which stock's least step gives as well. With 13, a GELU is steeper than its table is fine.
 _WIDE = 2.0**-11
-
-#: Functions that are infinite where their argument is rounded to 0, so that it has the value of the last code: room
-#: beyond what calibration showed would be the largest error of all.
+#: The same of what an endless function gives: 14 bits, and room for values four times as large.
+_OF_ENDLESS = 2.0**-13
+#: Functions that are infinite where their argument is rounded to 0, so that it has the value of the last code. If
+#: calibration showed such an argument, room beyond what it showed would be the largest error of all.
 _ENDLESS = named("log log10 log2 reciprocal rsqrt")
 _SUMS = named("add mean rsub sub sum")
 #: The least step of a sum, as a share of what is added: a smaller one is less than the rounding of what is added, and
@@ -46,6 +48,39 @@ _OF_ADDENDS = 2.0**-19
 
 #: The observer of a layer's input, and its bias.
 _Bias = tuple[Observer, Tensor]
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What the step of a value depends on besides its range.
+
+    Attributes:
+        biases: the biases of the layer that reads it as its weight.
+        added: the observers of what it is the sum of.
+        argument: the observer of the argument of the endless function that gives it.
+        is_constant: all that is observed is constant.
+    """
+
+    biases: list[_Bias]
+    added: list[Observer]
+    argument: Observer | None
+    is_constant: bool
+
+    @property
+    def wide_share(self) -> float:
+        """The least share of a bound that is a step of more bits; 0 for a value that must not leave what was seen."""
+        if self.is_constant:
+            return 0.0
+        if self.argument is None:
+            return _WIDE
+        return _OF_ENDLESS if _is_apart_from_zero(self.argument) else 0.0
+
+
+def _is_apart_from_zero(observer: Observer) -> bool:
+    """Tell whether no value that an observer was shown is rounded to 0."""
+    nearest = torch.maximum(observer.min_val, -observer.max_val)
+    step, _ = observer.calculate_qparams()
+    return nearest.numel() > 0 and bool((nearest > step).all())
 
 
 def allow_small_steps(observers: Observers) -> None:
@@ -64,15 +99,18 @@ def allow_small_steps(observers: Observers) -> None:
         bias = stored_value(value)
         biases.setdefault(id(weight), []).append((read, bias.detach().abs()))
     added = _added(observers)
-    without_room = _of_endless(observers) | _of_constants(observers)
+    endless = _of_endless(observers)
+    constants = _of_constants(observers)
     for observer in observers.values():
         if not isinstance(observer, UniformQuantizationObserverBase):
             continue
         if float(observer.eps) not in _STOCK:
             continue
         key = id(observer)
-        others = biases.get(key, []), added.get(key, []), key in without_room
-        find = partial(_calculate_qparams, observer, *others)
+        limits = _Limits(
+            biases.get(key, []), added.get(key, []), endless.get(key), key in constants
+        )
+        find = partial(_calculate_qparams, observer, limits)
         observer._calculate_qparams = find  # type: ignore[method-assign]
 
 
@@ -91,13 +129,16 @@ def _added(
     return added
 
 
-def _of_endless(observers: Observers) -> set[int]:
-    """Return the identities of the observers of what functions give that are infinite at 0."""
-    found = set()
+def _of_endless(observers: Observers) -> dict[int, Observer]:
+    """Return the observers of the arguments of functions that are infinite at 0, by the identities of their results'."""
+    arguments: dict[int, Observer] = {}
     for place, observer in observers.items():
-        if isinstance(place, Node) and op_name(place) in _ENDLESS:
-            found.add(id(observer))
-    return found
+        if not isinstance(place, Node) or op_name(place) not in _ENDLESS:
+            continue
+        read = observers.get((place.all_input_nodes[0], place))
+        if hasattr(read, "min_val"):
+            arguments[id(observer)] = read
+    return arguments
 
 
 def _of_constants(observers: Observers) -> set[int]:
@@ -130,16 +171,14 @@ def _is_bias(place: EdgeOrNode) -> bool:
 
 def _calculate_qparams(
     observer: UniformQuantizationObserverBase,
-    biases: list[_Bias],
-    added: list[Observer],
-    has_no_room: bool,
+    limits: _Limits,
     low: Tensor,
     high: Tensor,
 ) -> ScaleAndZero:
     """Return scales and zero points for ranges, as the observer's class does with a smaller least step."""
     stock = observer.eps
     if low.numel():
-        observer.eps = _least_step(observer, biases, added, not has_no_room, low, high)
+        observer.eps = _least_step(observer, limits, low, high)
     try:
         scale, zero_point = type(observer)._calculate_qparams(observer, low, high)
     finally:
@@ -149,23 +188,22 @@ def _calculate_qparams(
 
 def _least_step(
     observer: UniformQuantizationObserverBase,
-    biases: list[_Bias],
-    added: list[Observer],
-    has_room: bool,
+    limits: _Limits,
     low: Tensor,
     high: Tensor,
 ) -> Tensor:
     largest = torch.maximum(low.abs(), high.abs())
     least = torch.full_like(largest, _LEAST)
+    added = limits.added
     if int(observer.quant_max) - int(observer.quant_min) > _STEPS:
-        if has_room:
-            least = torch.minimum(largest * _WIDE, observer.eps)
+        if limits.wide_share:
+            least = torch.minimum(largest * limits.wide_share, observer.eps)
         added = []
     least = torch.where(largest > 0, least, observer.eps)
     for addend in added:
         reached = torch.maximum(addend.max_val, -addend.min_val)
         least = torch.maximum(least, reached * _OF_ADDENDS)
-    for read, bias in biases:
+    for read, bias in limits.biases:
         with histogram_search.on_floats(read):
             step, _ = read.calculate_qparams()
         reached = bias / (step * _LARGEST_BIAS)
