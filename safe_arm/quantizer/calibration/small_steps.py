@@ -130,7 +130,7 @@ def _added(
 
 
 def _of_endless(observers: Observers) -> dict[int, Observer]:
-    """Return the observers of the arguments of functions that are infinite at 0, by the identities of their results'."""
+    """Return the observers of what functions read that are infinite at 0, by the identities of their results."""
     arguments: dict[int, Observer] = {}
     for place, observer in observers.items():
         if not isinstance(place, Node) or op_name(place) not in _ENDLESS:
