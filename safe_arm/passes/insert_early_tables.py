@@ -13,6 +13,9 @@ from safe_arm.passes.invariants.domains import input_qparams
 
 _CAST = "dim_order_ops::_to_dim_order_copy"
 _POOL = "aten::avg_pool2d"
+#: Operators of codes whose fake values are floats behind a function: with qparams of their own, and without.
+_EXTREMES = frozenset(("aten::amax", "aten::amin"))
+_WITHOUT_QPARAMS = VIEWS | {"aten::max_pool2d"}
 #: The operators whose operands a stock pass casts to one dtype.
 _MATCHED = frozenset(("aten::where", "aten::sub"))
 
@@ -20,8 +23,8 @@ _MATCHED = frozenset(("aten::where", "aten::sub"))
 class InsertEarlyTablesPass(InsertTableOpsPass):
     """Inserts the tables of a graph where an operator of codes would be taken for one of floats.
 
-    Until a table takes its place, the fake value of a function of codes is a float, and so is what a linear or a view
-    makes of it. Stock passes that come before go by that dtype. They cast the codes of a ``where``'s other operand to
+    Until a table takes its place, the fake value of a function of codes is a float, and so is what a linear, a maximum or
+    a view makes of it. Stock passes that come before go by that dtype. They cast the codes of a ``where``'s other operand to
     floats, compare codes with 0.0 in front of a cast, and make an AVG_POOL2D of floats: each ends the export.
     """
 
@@ -55,9 +58,10 @@ def _is_float(node: Node) -> bool:
 
 
 def _moves_codes(cast: Node) -> bool:
-    """Tell whether a cast reads a quantised value behind views, which have no qparams."""
+    """Tell whether a cast reads a quantised extreme, or a quantised value behind what has no qparams."""
     (first,) = cast.all_input_nodes
     moved = first
-    while op_name(moved) in VIEWS and not moved.meta.get("output_qparams"):
+    while op_name(moved) in _WITHOUT_QPARAMS and not moved.meta.get("output_qparams"):
         moved = moved.all_input_nodes[0]
-    return moved is not first and bool(moved.meta.get("output_qparams"))
+    is_moved = moved is not first or op_name(moved) in _EXTREMES
+    return is_moved and bool(moved.meta.get("output_qparams"))

@@ -67,6 +67,16 @@ HEADS = {
     "tanh, relu": (partial(head, lambda x: torch.tanh(x).relu()), ROW),
 }
 EACH_HEAD = pytest.mark.parametrize(("build", "inputs"), HEADS.values(), ids=HEADS)
+PLANES = (torch.randn(1, 4, 8, 8, generator=torch.Generator().manual_seed(0)),)
+EXTREMES = {
+    "largest": lambda m, x: x.sigmoid().amax(-1),
+    "least": lambda m, x: x.tanh().amin(-1, keepdim=True),
+    "of planes": lambda m, x: x.sigmoid().amax((2, 3)),
+    "of a linear, viewed": lambda m, x: x.reshape(4, 64).tanh().amax(-1),
+    "pooled": lambda m, x: F.max_pool2d(x.sigmoid(), 2),
+    "pooled by size": lambda m, x: F.adaptive_max_pool2d(x.tanh(), 2),
+}
+EACH_EXTREME = pytest.mark.parametrize("rule", EXTREMES.values(), ids=EXTREMES)
 POOLS = {
     "of exponentials": lambda m, x: F.avg_pool2d(x.exp(), 3).abs().log(),
     "general mean": lambda m, x: F.adaptive_avg_pool2d(x.clamp(min=1e-6).pow(3.0), 1).pow(1 / 3),
@@ -96,6 +106,16 @@ def test_a_choice_whose_other_operand_stock_casts_to_floats(build):
 @EACH_HEAD
 def test_a_linear_whose_codes_stock_compares_with_zero(build, inputs):
     dies_and_is_exact(build, inputs, MIXED, "Unsupported dtype torch.int8 for GREATER_EQUAL")
+
+
+@EACH_EXTREME
+def test_an_extreme_whose_codes_stock_compares_with_zero(rule):
+    dies_and_is_exact(partial(Lambda, rule), PLANES, MIXED, "Unsupported dtype torch.int8 for GREATER_EQUAL")
+
+
+@EACH_EXTREME
+def test_an_extreme_gets_stock_s_bytes_in_int_alone(rule):
+    check_stocks_bytes(quantize(Lambda(rule), PLANES, tosa(INT)), PLANES, tosa(INT))
 
 
 def pooled(rule, profile, config):
@@ -148,6 +168,8 @@ RULES = {
     "difference of tables": (lambda m, x: qdq(codes_of(torch.tanh, x) - codes_of(torch.exp, x), 0.1, 3), False),
     "cast of a table, viewed": (lambda m, x: codes_of(torch.tanh, x).reshape(-1).to(torch.int32), True),
     "cast of a table": (lambda m, x: codes_of(torch.tanh, x).to(torch.int32), False),
+    "cast of a largest": (lambda m, x: qdq(codes_of(torch.tanh, x).amax(-1), 0.1, 3).to(torch.int32), True),
+    "cast of a largest of codes": (lambda m, x: qdq(qdq(x, 0.1, 3).amax(-1), 0.1, 3).to(torch.int32), False),
     "cast of floats, viewed": (lambda m, x: x.tanh().reshape(-1).to(torch.int32), False),
 }
 

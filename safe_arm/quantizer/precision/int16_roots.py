@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     is_stored,
     operands_of,
     squared,
+    stored_number,
 )
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
@@ -98,7 +100,7 @@ def annotate_rough_root(found: TwoSteps, spec: QuantizationSpec) -> tuple[Node, 
     """
     place = read_roughly(found, spec)
     give_spec(found.rough, derived_spec(in_8_bits(spec), [place], of_rough))
-    mean = mean_square_of(found.argument)
+    mean = mean_square_of(found.argument) or _bounded_mean(found.argument)
     bounded = _bounded_sum(found.argument)
     if mean is not None:
         _keep_mean(mean, spec)
@@ -113,14 +115,28 @@ def annotate_rough_root(found: TwoSteps, spec: QuantizationSpec) -> tuple[Node, 
     return place
 
 
+def _bounded_mean(argument: Node) -> MeanSquare | None:
+    """Return the mean of squares that a value is the larger of, beside a constant; None if it is not."""
+    inner, bound = operands_of(argument, _MAXIMUM)
+    least = stored_number(bound)
+    if inner is None or least is None or len(inner.users) != 1:
+        return None
+    mean = mean_square_of(inner)
+    if mean is None or mean.raised is not None:
+        return None
+    return replace(mean, raised=argument, least=max(least, 0.0))
+
+
 def _bounded_sum(argument: Node) -> MeanSquare | None:
-    """Return the sum of squares that a value is the larger of, beside a constant, as a mean; None if it is not."""
+    """Return the sum of squares that a value is, or is the larger of with a constant, as a mean; None if it is not."""
     total, bound = operands_of(argument, _MAXIMUM)
-    if not is_call(total, _SUM) or not is_stored(bound):
+    if is_call(argument, _SUM):
+        total = argument
+    elif not is_call(total, _SUM) or not is_stored(bound) or len(total.users) != 1:
         return None
     (square,) = total.all_input_nodes
     value = squared(square)
-    if value is None or len(total.users) != 1 or len(square.users) != 1:
+    if value is None or len(square.users) != 1:
         return None
     return MeanSquare(value, total, None, None, 1.0, 0.0, True)
 

@@ -148,7 +148,7 @@ def mean_square_of(result: object) -> MeanSquare | None:
     if value is None:
         return None
     for each in (inner, total, square):
-        if len(each.users) != 1:
+        if each is not result and len(each.users) != 1:
             return None
     is_product = square.target is _PRODUCT and square in total.args
     is_plain = is_product and inner is node and total is scaled

@@ -111,3 +111,28 @@ def test_twice_equals_once():
     model = one.transform_for_annotation(exported(Lambda(NORMS["layer"][0]), SAMPLES[0]))
     assert roots(model) == 2
     assert annotates_no_more(keep_int16_roots, one.annotate(model))
+
+
+def series(seed, least, most):
+    """Rows of a standard deviation between two."""
+    draw = torch.Generator().manual_seed(seed)
+    size = least + (most - least) * torch.rand(1, 1, generator=draw)
+    return (size * torch.randn(1, 64, generator=draw),)
+
+
+UNBOUNDED = {
+    "standard deviation": lambda m, x: x / x.std(-1, keepdim=True),
+    "standardised": lambda m, x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True),
+    "length": lambda m, x: x / x.norm(dim=-1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("rule", UNBOUNDED.values(), ids=UNBOUNDED)
+def test_rows_a_little_larger_than_those_calibrated_are_divided_as_well(rule):
+    """Without an epsilon their sum of squares was of 16 bits, and ended where calibration did: 10 dB were left."""
+    shown = [series(seed, 0.3, 0.8) for seed in range(12)]
+    graph_module = quantised(rule, quantizer(), shown)
+    manager, partitioner = lower_safely(graph_module, shown[0], tosa(PROFILE))
+    assert partitioner.report.fallbacks == ()
+    larger = [series(seed, 1.2, 1.2) for seed in range(100, 104)]
+    assert delegated_ratio(manager, rule, larger) > 62
