@@ -23,9 +23,10 @@ _MATCHED = frozenset(("aten::where", "aten::sub"))
 class InsertEarlyTablesPass(InsertTableOpsPass):
     """Inserts the tables of a graph where an operator of codes would be taken for one of floats.
 
-    Until a table takes its place, the fake value of a function of codes is a float, and so is what a linear, a maximum or
-    a view makes of it. Stock passes that come before go by that dtype. They cast the codes of a ``where``'s other operand to
-    floats, compare codes with 0.0 in front of a cast, and make an AVG_POOL2D of floats: each ends the export.
+    Until a table takes its place, the fake value of a function of codes is a float, and so is what a linear, a maximum
+    or a view makes of it. Stock passes that come before go by that dtype. They cast the codes of a ``where``'s other
+    operand to floats, compare codes with 0.0 in front of a cast, and make an AVG_POOL2D of floats: each ends the
+    export.
     """
 
     def call(self, graph_module: GraphModule) -> PassResult:
