@@ -46,7 +46,7 @@ _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape
 #: Advice for doubles, which no Arm accelerator has.
 _IN_FLOAT32 = "compute it in float32, as after model.float()"
 #: What a reason says of pixels, which TOSA takes at the borders of a program alone, and the advice.
-_OF_PIXELS = r"(values|input) dtype torch\.uint8|internal uint8|a cast of uint8"
+_OF_PIXELS = r"(values|input) dtype torch\.uint8|internal uint8"
 _CAST_ONCE = "cast pixels once, as x = x.float() before any other operator, and back behind all others"
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.
 _BY_TEXT = {
@@ -168,7 +168,8 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
         why = plain_left_float(verdict.left_float)
         return f"write it in another way, so that it can be quantised: {why}"
     # The dtypes that stock lists as supported are not the ones that it refuses.
-    if re.search(_OF_PIXELS, text.partition(" Supported ")[0]):
+    refused = text.partition(" Supported ")[0]
+    if re.search(_OF_PIXELS, refused, re.IGNORECASE):
         return _CAST_ONCE
     if verdict.stage == "stock":
         return _advice_for_target(report, text, verdict.op)
