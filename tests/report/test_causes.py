@@ -110,7 +110,7 @@ CAST = "Output dtype torch.{} is not supported in a.b for input dtype torch.{}. 
         (CAST.format("complex64", "float32"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
         (CAST.format("float32", "uint8"), "TOSA-1.0+INT", "cast pixels once"),
         (CAST.format("uint8", "float32"), "TOSA-1.0+INT+FP", "rewrite it with operators and sizes"),
-        ("Input dtype torch.uint8 is not supported in a.b. Supported input dtypes: a", "TOSA-1.0+INT", "cast pixels once"),
+        ("Input dtype torch.uint8 is not supported in a.b. Supported: c", "TOSA-1.0+INT", "cast pixels once"),
         ("unsupported values dtype torch.uint8; expected one of {torch.float32}.", "TOSA-1.0+INT", "cast pixels once"),
         ("Partition contained internal uint8 tensors. Uint8 is IO.", "TOSA-1.0+INT+FP", "cast pixels once"),
         (CAST.format("float32", "int8"), "TOSA-1.0+INT", "quantise it, or use a profile with floats"),
