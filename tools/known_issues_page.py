@@ -30,7 +30,7 @@ writes this page from `safe_arm/known_issues/issues.json`.
 
 #: By the first letter of an id, the heading of its table; the rest has the last one.
 KINDS = {
-    "S": "Delegates that compute wrong numbers",
+    "S": "Wrong numbers, or delegates that are lost",
     "T": "Quantisation and training that change the net, or fail",
     "C": "Lowering that crashes, or leaves an operator on the CPU",
     "": "Partitioning, dynamic sizes, kernels, time and the rest",
@@ -79,7 +79,15 @@ def _section(issue: KnownIssue, pages: Mapping[str, Traversable]) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape characters that Markdown takes for markup."""
+    """Escape characters that Markdown takes for markup; what stands between backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return _escaped(text)
+    plain, codes = parts[::2], [f"`{part}`" for part in parts[1::2]]
+    return "".join(_escaped(before) + code for before, code in zip(plain, [*codes, ""], strict=True))
+
+
+def _escaped(text: str) -> str:
     return "".join(f"\\{each}" if each in "\\`*_<>[]" else each for each in text)
 
 
