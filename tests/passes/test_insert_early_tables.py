@@ -92,7 +92,7 @@ def dies_and_is_exact(build, inputs, profile, stock, **options):
     graph_module = quantize(build(), inputs, tosa(profile), **options)
     with pytest.raises(Exception) as caught:
         by_stock(graph_module, inputs, tosa(profile))
-    assert re.search(stock, str(caught.value.__cause__))
+    assert re.search(stock, said(caught.value))
     report = lower_exactly(graph_module, tosa(profile), inputs, verify=False).report
     assert ("early-tables", "T72") in [(each.correction, each.issue) for each in report.applied]
 
@@ -110,7 +110,8 @@ def test_a_linear_whose_codes_stock_compares_with_zero(build, inputs):
 
 @EACH_EXTREME
 def test_an_extreme_whose_codes_stock_compares_with_zero(rule):
-    dies_and_is_exact(partial(Lambda, rule), PLANES, MIXED, "Unsupported dtype torch.int8 for GREATER_EQUAL")
+    message = "Unsupported dtype torch.int8 for GREATER_EQUAL|tuple index out of range"  # The latter of pools on 1.4.
+    dies_and_is_exact(partial(Lambda, rule), PLANES, MIXED, message)
 
 
 @EACH_EXTREME
