@@ -45,7 +45,7 @@ _PREPARED = (
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice for doubles, which no Arm accelerator has.
 _IN_FLOAT32 = "compute it in float32, as after model.float()"
-#: What a reason says of pixels, which TOSA takes at the borders of a program alone, and the advice.
+#: A reason that is about pixels, which TOSA takes at the borders of a program alone, and the advice.
 _OF_PIXELS = r"(values|input) dtype torch\.uint8|internal uint8"
 _CAST_ONCE = "cast pixels once, as x = x.float() before any other operator, and back behind all others"
 #: Advice by a pattern of the reason's text, upper and lower case alike; the first that matches.

@@ -52,18 +52,19 @@ _Bias = tuple[Observer, Tensor]
 
 @dataclass(frozen=True)
 class _Limits:
-    """What the step of a value depends on besides its range.
+    """Limits of the step of a value besides its range.
 
     Attributes:
         biases: the biases of the layer that reads it as its weight.
         added: the observers of what it is the sum of.
-        argument: the observer of the argument of the endless function that gives it.
+        arguments: the observers of the argument of the endless function that gives it; None for one that keeps no
+            range.
         is_constant: all that is observed is constant.
     """
 
     biases: list[_Bias]
     added: list[Observer]
-    argument: Observer | None
+    arguments: list[Observer | None]
     is_constant: bool
 
     @property
@@ -71,13 +72,15 @@ class _Limits:
         """The least share of a bound that is a step of more bits; 0 for a value that must not leave what was seen."""
         if self.is_constant:
             return 0.0
-        if self.argument is None:
+        if not self.arguments:
             return _WIDE
-        return _OF_ENDLESS if _is_apart_from_zero(self.argument) else 0.0
+        return _OF_ENDLESS if all(map(_is_apart_from_zero, self.arguments)) else 0.0
 
 
-def _is_apart_from_zero(observer: Observer) -> bool:
-    """Tell whether no value that an observer was shown is rounded to 0."""
+def _is_apart_from_zero(observer: Observer | None) -> bool:
+    """Tell whether an observer was shown values, and none that is rounded to 0."""
+    if observer is None:
+        return False
     nearest = torch.maximum(observer.min_val, -observer.max_val)
     step, _ = observer.calculate_qparams()
     return nearest.numel() > 0 and bool((nearest > step).all())
@@ -108,7 +111,10 @@ def allow_small_steps(observers: Observers) -> None:
             continue
         key = id(observer)
         limits = _Limits(
-            biases.get(key, []), added.get(key, []), endless.get(key), key in constants
+            biases.get(key, []),
+            added.get(key, []),
+            endless.get(key, []),
+            key in constants,
         )
         find = partial(_calculate_qparams, observer, limits)
         observer._calculate_qparams = find  # type: ignore[method-assign]
@@ -129,15 +135,15 @@ def _added(
     return added
 
 
-def _of_endless(observers: Observers) -> dict[int, Observer]:
+def _of_endless(observers: Observers) -> dict[int, list[Observer | None]]:
     """Return the observers of what functions read that are infinite at 0, by the identities of their results."""
-    arguments: dict[int, Observer] = {}
+    arguments: dict[int, list[Observer | None]] = {}
     for place, observer in observers.items():
         if not isinstance(place, Node) or op_name(place) not in _ENDLESS:
             continue
         read = observers.get((place.all_input_nodes[0], place))
-        if hasattr(read, "min_val"):
-            arguments[id(observer)] = read
+        known = read if hasattr(read, "min_val") else None
+        arguments.setdefault(id(observer), []).append(known)
     return arguments
 
 

@@ -86,7 +86,9 @@ def _refine(rough: Node, roots: Container[Node]) -> None:
         replace_node(rough, write(_EXPONENTIAL, negative))
         rough.graph.erase_node(exponential)
         return
-    divides_by_length = is_factor(rough) and _near_length(exponential) in roots
+    divides_by_length = (
+        is_factor(rough) and _near_length(rough.all_input_nodes[0]) in roots
+    )
     if not is_broadcast(rough) and not divides_by_length:
         return
     readers = list(rough.users)
@@ -100,9 +102,8 @@ def _refine(rough: Node, roots: Container[Node]) -> None:
         reader.replace_input_with(rough, fine)
 
 
-def _near_length(divisor: Any) -> Node:
+def _near_length(value: Node) -> Node:
     """Return the value that a divisor is, but for a number that is added, a lower bound and its shape."""
-    value: Node = divisor
     while True:
         is_raised = (
             is_call(value, _ADDITION) and stored_number(value.args[1]) is not None

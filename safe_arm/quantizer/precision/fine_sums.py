@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torchao.quantization.pt2e import ObserverOrFakeQuantize
 from torchao.quantization.pt2e.observer import MinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
@@ -147,13 +148,13 @@ def _correct_exactly(found: TwoSteps) -> None:
 
 
 def of_rough_sum(observers: Sequence[Any]) -> ScaleAndZero:
-    """Return the qparams of a rough reciprocal for the observer of a sum, which is at least 1.
+    """Return the qparams of a rough reciprocal for the observer of a sum, which is at least 1."""
+    return up_to(_largest_rough(observers[0]), observers[0])
 
-    All codes are used: the largest is that of a sum of 1, unless the largest sum has code 1 then.
-    """
-    total = observers[0]
-    largest = _codes(total) * float(step_of(total))
-    return up_to(min(_LARGEST_ROUGH, _codes(total) / (largest * SHARE)), total)
+
+def _largest_rough(observer: ObserverOrFakeQuantize) -> float:
+    """Return the largest rough reciprocal: that of a sum of 1, unless the largest sum has code 1 below it."""
+    return min(_LARGEST_ROUGH, 1 / (float(step_of(observer)) * SHARE))
 
 
 def _of_unit(observers: Sequence[Any]) -> ScaleAndZero:
@@ -168,16 +169,16 @@ def _of_correction(observers: Sequence[Any]) -> ScaleAndZero:
     return up_to(1 / lowest, observers[0])
 
 
-def _units(observer: Any) -> tuple[float, float]:
+def _units(observer: ObserverOrFakeQuantize) -> tuple[float, float]:
     """Return the largest and the least product of a sum and its rough reciprocal.
 
     They are 1 but for the rounding of the sum and of the reciprocal. The nearer they are, the finer are their codes.
     """
     step, codes = float(step_of(observer)), _codes(observer)
-    scale, _ = of_rough_sum([observer])
-    if float(scale) * codes < _LARGEST_ROUGH:
+    if _largest_rough(observer) < _LARGEST_ROUGH:
         rounded = min(step / 2, _MOST_ROUNDED)
         return LARGEST_UNIT * (1 + rounded), (1 - rounded) / LARGEST_CORRECTION
+    scale, _ = of_rough_sum([observer])
     first = min(max(round(1 / step), 1), codes)
     sums = torch.arange(first, codes + 1) * step
     rough = (1 / (sums * scale)).round().clamp(max=codes) * scale
@@ -186,6 +187,6 @@ def _units(observer: Any) -> tuple[float, float]:
     return highest * _MARGIN, lowest / _MARGIN
 
 
-def _codes(observer: Any) -> int:
+def _codes(observer: ObserverOrFakeQuantize) -> int:
     """Return the largest code of a domain that begins at 0."""
     return int(observer.quant_max - observer.quant_min)

@@ -63,7 +63,8 @@ def write_bounded_lengths(model: GraphModule) -> None:
     """
 
     def write(reciprocal: Node) -> bool:
-        return _write(reciprocal, may_be_added=True)
+        is_bounded = is_call(reciprocal.args[0], _CLAMP)
+        return is_bounded and _write(reciprocal, may_be_added=True)
 
     rewrite(model, write, _RECIPROCAL)
 

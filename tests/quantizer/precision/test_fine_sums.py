@@ -97,6 +97,14 @@ def test_short_rows_of_all_kinds_are_near_their_borders(terms):
     assert ours > borders - 1
 
 
+def test_longer_rows_that_are_alike_have_the_codes_that_their_corrections_need():
+    """A correction is within 13 % of 1 then: in a domain that ends at 1.5 they are 3 dB below stock."""
+    samples = [alike(seed, 60) for seed in range(1, 9)]
+    _, stock, ours = ratios(softmax, samples)
+    assert ours > stock - 0.5
+    ours_exactly(softmax, samples)
+
+
 @pytest.mark.parametrize(("terms", "number"), [(32, 1), (33, 2)])
 def test_longer_rows_need_a_table(terms, number):
     assert reciprocals(quantised(softmax, quantizer_of(), [alike(1, terms)])) == number
