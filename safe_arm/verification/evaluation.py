@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -57,6 +58,8 @@ class Evaluation:
             one; None to compute no bounds.
         constants: values of nodes that do not depend on the inputs; they are not evaluated.
         slack: added to the distance from the middle between two codes within which a value may go to either, in codes.
+        nan_goes_to: the value that a quantiser takes a NaN for; PyTorch and TOSA define no code for it.
+        has_quantised_nan: whether a quantiser saw a NaN.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class Evaluation:
     constants: Mapping[Node, Tensor] = field(default_factory=dict)
     slack: float = 0.0
     branches_up: bool = True
+    nan_goes_to: float = math.nan
+    has_quantised_nan: bool = False
 
     def run(self, nodes: Iterable[Node], keep: Collection[Node] | None = None) -> None:
         """Evaluate operators, in graph order, whose inputs have values.
@@ -134,11 +139,7 @@ class Evaluation:
         try:
             q = QParams.of(node) if op_name(node) == QUANTIZE else None
             if q is not None:
-                value = self.values[node.args[0]]  # type: ignore[index]
-                codes = self.unrounded[node] = value.double() / q.scale + q.zero_point
-                if self.ties_up and value.dtype != torch.float32:  # As in _quantize.
-                    rounded = (codes + 0.5 + _TIE).floor()
-                    return rounded.clamp(q.qmin, q.qmax).to(q.dtype)
+                return self._quantised(node, q)
             function = in_double(node, branches_up=self.branches_up)
             return called(node, self.values.__getitem__, function)
         except EvaluationError:
@@ -149,6 +150,19 @@ class Evaluation:
                 f"{op_name(node) or node.name} cannot be evaluated eagerly: {message}"
             ) from error
 
+    def _quantised(self, node: Node, q: QParams) -> Tensor:
+        """Return the codes of a static per-tensor quantiser, and record what it rounded."""
+        value: Tensor = self.values[node.args[0]]  # type: ignore[index]
+        is_nan = value.isnan()
+        if is_nan.any():
+            self.has_quantised_nan = True
+            value = value.masked_fill(is_nan, self.nan_goes_to)
+        codes = self.unrounded[node] = value.double() / q.scale + q.zero_point
+        if self.ties_up and value.dtype != torch.float32:  # As in _quantize.
+            rounded = (codes + 0.5 + _TIE).floor()
+            return rounded.clamp(q.qmin, q.qmax).to(q.dtype)
+        return _quantize(value, q.scale, q.zero_point, q.qmin, q.qmax, q.dtype)
+
 
 def evaluated(
     program: Program,
@@ -157,6 +171,7 @@ def evaluated(
     *,
     ties_up: bool = False,
     branches_up: bool = True,
+    nan_goes_to: float = math.nan,
 ) -> Evaluation:
     """Evaluate a delegate's whole graph, and keep its outputs.
 
@@ -166,6 +181,7 @@ def evaluated(
         inputs: its user inputs, in its order.
         ties_up: round ties as TOSA does, so that a delegate does not differ there.
         branches_up: do so inside control flow.
+        nan_goes_to: the value that a quantiser takes a NaN for.
 
     Raises:
         EvaluationError: an operator fails on the inputs.
@@ -176,6 +192,7 @@ def evaluated(
         errors={},
         ties_up=ties_up,
         branches_up=branches_up,
+        nan_goes_to=nan_goes_to,
         constants=quantised_constants(program, state),
     )
     outputs = graph.output_node().all_input_nodes

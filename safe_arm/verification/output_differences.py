@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -62,7 +62,11 @@ class OutputDifferences:
     _outputs: dict[int, _Gathered] = field(default_factory=dict)
 
     def add(
-        self, nodes: Sequence[Node], actual: Sequence[Tensor], to_even: Evaluation
+        self,
+        nodes: Sequence[Node],
+        actual: Sequence[Tensor],
+        to_even: Evaluation,
+        undefined: Mapping[Node, Tensor],
     ) -> bool:
         """Add one set of inputs, and tell whether an output differs by more than on any set before.
 
@@ -70,6 +74,7 @@ class OutputDifferences:
             nodes: the delegate's outputs.
             actual: their values.
             to_even: the quantised graph on the same inputs, ties to even.
+            undefined: for some outputs, which of its values depend on the code that a NaN becomes.
         """
         farther = False
         for number, (node, tensor) in enumerate(zip(nodes, actual, strict=True)):
@@ -78,6 +83,8 @@ class OutputDifferences:
                 apart = relative_beyond_rounding(node, tensor, to_even).clamp(
                     max=_INFINITE
                 )
+            if node in undefined:
+                apart = apart[~undefined[node]]
             gathered = self._outputs.setdefault(number, _Gathered(_unit(node, tensor)))
             gathered.total += float(apart.sum())
             gathered.values += apart.numel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from torch import Tensor
+from torch.fx import Node
 
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
@@ -263,7 +265,10 @@ class _Trials:
             outputs, tensors = run_tapped(delegate, stimulus.inputs, self._runner)
         else:
             outputs = run(delegate, stimulus.inputs, self._runner)
-        farther = findings.outputs.add(delegate.outputs, outputs, to_even)
+        undefined: dict[Node, Tensor] = {}
+        if to_even.has_quantised_nan and not self._loops:
+            undefined = self._undefined(stimulus)
+        farther = findings.outputs.add(delegate.outputs, outputs, to_even, undefined)
         most = _difference(delegate, outputs, to_even)
         if most.worst:  # Some rescales decide by the last bit of their multiplier which way ties go.
             ties_up = ties_up or self._evaluated(stimulus.inputs, ties_up=True)
@@ -285,6 +290,19 @@ class _Trials:
             return Proof(False, reason, operators.culprits)
         findings.worst = max(findings.worst, operators.worst)
         return None
+
+    def _undefined(self, stimulus: Stimulus) -> dict[Node, Tensor]:
+        """Return, for each output, which values depend on the code that a NaN becomes, such as a negative's logarithm.
+
+        No device is wrong there, and none is right: the net has no value.
+        """
+        inputs = stimulus.inputs
+        low = self._evaluated(inputs, branches_up=False, nan_goes_to=-math.inf)
+        high = self._evaluated(inputs, branches_up=False, nan_goes_to=math.inf)
+        depends = {}
+        for node in self._delegate.outputs:
+            depends[node] = low.values[node] != high.values[node]
+        return depends
 
     def _operators_checked(
         self,

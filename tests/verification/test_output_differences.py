@@ -10,15 +10,19 @@ from safe_arm.verification.evaluation import Evaluation
 from safe_arm.verification.output_differences import OutputDifferences, WholeDifference
 
 
-def added(*sets):
-    """What is gathered of sets of inputs, each the pairs of what outputs are and what they should be."""
+def added(*sets, undefined=None):
+    """What is gathered of sets of inputs, each the pairs of what outputs are and what they should be.
+
+    undefined: which values of the first output have no code.
+    """
     graph = Graph()
     nodes = [graph.call_function(operator.neg, (graph.placeholder(f"x{number}"),)) for number in range(len(sets[0]))]
     found = OutputDifferences()
     farther = []
     for pairs in sets:
         evaluation = Evaluation({node: wanted for node, (_, wanted) in zip(nodes, pairs, strict=True)}, errors={})
-        farther.append(found.add(nodes, [actual for actual, _ in pairs], evaluation))
+        skipped = {} if undefined is None else {nodes[0]: undefined}
+        farther.append(found.add(nodes, [actual for actual, _ in pairs], evaluation, skipped))
     return found.worst(), farther
 
 
@@ -30,6 +34,12 @@ def test_the_worst_and_the_mean_are_over_all_sets_and_one_output():
     first = [(codes(0, 0), codes(0, 0)), (codes(1, 1), codes(1, 0))]
     second = [(codes(0, 1), codes(0, 0)), (codes(9, 0, 0, 0), codes(2, 0, 0, 0))]
     assert added(first, second, first) == (WholeDifference(7.0, 9 / 8, 1, "codes"), [True, True, False])
+
+
+def test_a_value_that_depends_on_the_code_of_a_nan_does_not_count():
+    pairs = [(codes(9, 1), codes(0, 0)), (codes(0, 0), codes(0, 0))]
+    skipped = torch.tensor([True, False])
+    assert added(pairs, undefined=skipped) == (WholeDifference(1.0, 1.0, 0, "codes"), [True])
 
 
 LABELS = torch.tensor([900]), torch.tensor([3])

@@ -39,6 +39,18 @@ def test_an_operator_with_a_row_in_the_table_of_tolerances_is_no_tie():
     assert proof.apart_worst >= 1
 
 
+def test_where_a_function_has_no_value_no_code_is_far():
+    """A logarithm's table goes on below 0, where the quantised graph has the code of a NaN."""
+    inputs = (4 * torch.rand(4, 32, generator=torch.Generator().manual_seed(1)),)
+    net = Lambda(lambda m, x: 10 * torch.log10(x + 1e-6))
+    profile = "TOSA-1.0+INT+int16"
+    (made,) = delegates_of(quantized(net, inputs, profile, wide=True), inputs, profile)
+    proof = prove(made)
+    assert proof.verified
+    assert proof.tolerated == ("log10",)
+    assert proof.apart_worst < 20  # 32,767 below 0.
+
+
 def test_every_single_wrong_code_is_seen(delegate):
     def off_by_one(flatbuffer, inputs):
         outputs = run_tosa(flatbuffer, inputs)
