@@ -53,7 +53,11 @@ from safe_arm.quantizer.precision.fine_lengths import refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
+from safe_arm.quantizer.precision.int16_differences import keep_int16_differences
+from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
 from safe_arm.quantizer.precision.int16_powers import multiply_int16_powers
+from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
+from safe_arm.quantizer.precision.int16_roots import keep_int16_roots
 from safe_arm.quantizer.precision.inverse_roots import (
     keep_bounds,
     write_bounded_lengths,
@@ -66,6 +70,7 @@ from safe_arm.quantizer.precision.similarities import (
     keep_similarities,
     write_similarities,
 )
+from safe_arm.quantizer.precision.sums_by_rows import sum_by_rows
 from safe_arm.quantizer.proof.noted_values import note_computed_values
 from safe_arm.quantizer.spellings.absorbed_numbers import leave_out_absorbed
 from safe_arm.quantizer.spellings.activations import spell_out_activations
@@ -178,7 +183,14 @@ OF_INT8_ALONE = (share_first_steps, refine_inverse_lengths)
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
+KEPT_IN_16_BITS = (
+    keep_int16_reciprocals,
+    keep_int16_roots,
+    keep_int16_differences,
+    keep_int16_lengths,
+)
 KEPT_FINE = (
+    sum_by_rows,
     keep_norm_roots,
     keep_inverse_lengths_fine,
     keep_roots_fine,

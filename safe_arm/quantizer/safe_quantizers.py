@@ -55,9 +55,6 @@ from safe_arm.quantizer.precision.fine_gates import refine_gates
 from safe_arm.quantizer.precision.fine_lengths import keep_lengths_fine
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
-from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
-from safe_arm.quantizer.precision.int16_reciprocals import keep_int16_reciprocals
-from safe_arm.quantizer.precision.int16_roots import keep_int16_roots
 from safe_arm.quantizer.precision.reciprocal_lengths import keep_reciprocal_lengths
 from safe_arm.quantizer.proof import float_run
 from safe_arm.quantizer.proof.float_net import (
@@ -288,9 +285,7 @@ class _SafeRules(CheckedSettings):
         model = contained_annotation.annotate(model, self._stock_annotate, self._ledger)
         changes = [
             self._convolve_pools,
-            keep_int16_reciprocals,
-            keep_int16_roots,
-            keep_int16_lengths,
+            *ordered_steps.KEPT_IN_16_BITS,
             self._keep_reciprocals_fine,
             keep_lengths_fine,
             self._keep_reciprocal_lengths,

@@ -192,6 +192,10 @@ class _Search:
         if placed.distance.worst == 0:
             return placed
         if self.tensors[place.tensor].origin in self.origins:
+            # If values were alike on the inputs before, it was right in any layout.
+            closest = self._closest([place.tensor])
+            if closest is not None and closest.distance.worst < placed.distance.worst:
+                return closest
             return placed
         # It is a tensor of another unit that had the same value on the inputs before.
         return self.find() or placed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,11 @@ from safe_arm.quantizer.precision.exact_products import (
     CODE,
     INT32,
     exact_spec,
+    number_spec,
     product_spec,
     terms_of,
 )
-from safe_arm.quantizer.precision.two_steps import fixed_spec, is_difference, is_of_int8
+from safe_arm.quantizer.precision.two_steps import is_difference, is_of_int8
 
 _ATEN = torch.ops.aten
 _SUM = _ATEN.sum.dim_IntList
@@ -68,8 +69,8 @@ def means_that_fit(model: GraphModule) -> dict[Node, Mean]:
     found = {}
     for node in model.graph.nodes:
         if is_difference(node):
-            mean = _mean_of(node)
-            if mean is not None:
+            mean = mean_subtracted(node, is_of_int8)
+            if mean is not None and terms_of(mean.total) * CODE <= INT32.max:
                 found[node] = mean
     return found
 
@@ -121,13 +122,18 @@ def multiply_exactly(
     spec = int8_spec(specs.get(factor))
     number = stored_number(factor)
     if spec is not None and number is not None and number > 0:
-        specs[factor] = fixed_spec(spec, number * share)
+        specs[factor] = number_spec(number * share)
     annotation.output_qspec = product_spec(product)
     return annotation.output_qspec
 
 
-def _mean_of(difference: Node) -> Mean | None:
-    """Return the mean in a difference; None if it is read by anything else, or does not fit 32 bits."""
+def mean_subtracted(difference: Node, is_wanted: Callable[[Node], bool]) -> Mean | None:
+    """Return the mean in a difference; None if it is read by anything else.
+
+    Args:
+        difference: a difference from a mean.
+        is_wanted: tells of each operator of the mean whether its annotation is as it has to be.
+    """
     source, subtrahend = difference.args[:2]
     assert isinstance(subtrahend, Node)
     for reader in subtrahend.users:
@@ -144,13 +150,11 @@ def _mean_of(difference: Node) -> Mean | None:
     for each in (total, scaled, *views):
         if each is not subtrahend and len(each.users) != 1:
             return None
-        if not is_of_int8(each):
+        if not is_wanted(each):
             return None
     terms = terms_of(total)
     share = stored_number(factor)
     if share is None or abs(share * terms - 1) > _ROUNDED:
-        return None
-    if terms * CODE**2 > INT32.max:
         return None
     return Mean(total, scaled, tuple(views))
 

@@ -138,7 +138,7 @@ def _takes_difference(
     reader: Node, difference: Node, size: int, largest: Mapping[Node, int]
 ) -> bool:
     if is_square(reader):
-        return is_summed(reader, size**2)
+        return is_summed(reader, size**2, LARGEST_RESCALED)
     if not _takes(reader, difference, size, largest):
         return False
     roots = [largest.get(factor, 0) for factor in reader.all_input_nodes]
@@ -226,9 +226,16 @@ def _is_multiplied(product: Node, size: int, largest: Mapping[Node, int]) -> boo
 
 def _keep_sum(summing: Node, largest: dict[Node, int]) -> None:
     product = summing.args[0]
-    size = _size_in(summing, product, largest) * terms_of(summing)
-    if isinstance(product, Node) and size:
-        _keep(summing, exact_spec([(product, summing)]), size, largest)
+    terms = terms_of(summing)
+    size = _size_in(summing, product, largest) * terms
+    if not isinstance(product, Node) or not size:
+        return
+    if size > INT32.max:  # It is the sum of rows.
+        room = INT32.max - terms
+        specs_read(summing)[product] = exact_spec([product], room / size)
+        annotation_of(summing).allow_implicit_sharing = False
+        size = INT32.max
+    _keep(summing, exact_spec([(product, summing)]), size, largest)
 
 
 def _keep(

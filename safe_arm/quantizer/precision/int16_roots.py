@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
@@ -65,6 +67,8 @@ _ROOM = 16.0
 LARGEST_CORRECTION = 4.01
 #: The largest magnitude of a value, in codes, with a tenth for the rounding of the rough root.
 _SIZE = 36_000
+#: The largest mean has the least rough root, the code of which is by this number less than that of a root may be.
+_FINER = CODE / REACH
 #: The largest square of a code of 16 bits, and a little more for the sum's rounding.
 _SQUARE = 1.01 * 2**30
 
@@ -138,7 +142,7 @@ def _bounded_sum(argument: Node) -> MeanSquare | None:
     value = squared(square)
     if value is None or len(square.users) != 1:
         return None
-    return MeanSquare(value, total, None, None, 1.0, 0.0, True)
+    return MeanSquare(value, square, total, None, None, 1.0, 0.0, True)
 
 
 def _keep_mean(mean: MeanSquare, spec: QuantizationSpec) -> None:
@@ -170,9 +174,18 @@ def _multiply_in_32_bits(found: TwoSteps, mean: MeanSquare) -> None:
     bound = _bound_of(mean)
     place = (found.argument, found.rough)
     annotation = annotation_of(found.between)
-    annotation.input_qspec_map[found.argument] = bound.spec(bound.of_unit, place)
+    fine = bound.spec(partial(_of_fine_unit, bound), place)
+    annotation.input_qspec_map[found.argument] = fine
     annotation.allow_implicit_sharing = False
-    give_spec(found.between, product_spec(found.between))
+    annotation.output_qspec = product_spec(found.between)
+    of_unit = annotation_of(found.unit)
+    of_unit.input_qspec_map[found.between] = product_spec(found.between, 1 / _FINER)
+    of_unit.allow_implicit_sharing = False
+
+
+def _of_fine_unit(bound: MeanBound, observers: Sequence[Any]) -> Tensor:
+    """Return the scale of a mean whose product with one rough root fits 32 bits."""
+    return bound.of_unit(observers) / _FINER
 
 
 def of_root(observers: Sequence[Any]) -> ScaleAndZero:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,8 @@ _SUM = _ATEN.sum.dim_IntList
 _ADDITION = _ATEN.add.Tensor
 _POWER = _ATEN.pow.Tensor_Scalar
 _ROOT = _ATEN.rsqrt.default
-#: Codes of the largest sum of squares, which is multiplied by 8 bits.
-_CODES = (LARGEST_RESCALED + 1) / 256
+#: Codes of the largest sum of squares, which is multiplied by a number of one code.
+_CODES = (LARGEST_RESCALED + 1) / 2
 #: The largest code of a root in 16 bits, and how many of them are one of its 11 bits. No code is a tie by this number.
 _LARGEST, _COARSE = 255**2, 31.97
 #: Values of which a mean is one of few, and the largest correction of their root as a multiple of that of many.
@@ -90,7 +91,8 @@ class MeanSquare:
 
     Attributes:
         value: what is squared.
-        total: the sum of squares.
+        square: its square.
+        total: the sum of squares, or of sums of rows of them.
         mean: its product with a constant; None if there is none.
         raised: the sum of that and a constant; None if there is none.
         factor: the first constant, 1 if there is none.
@@ -99,12 +101,26 @@ class MeanSquare:
     """
 
     value: Node
+    square: Node
     total: Node
     mean: Node | None
     raised: Node | None
     factor: float
     least: float
     is_plain: bool
+
+    @property
+    def terms(self) -> int:
+        """The number of squares."""
+        return math.prod(map(terms_of, self.sums))
+
+    @property
+    def sums(self) -> tuple[Node, ...]:
+        """The sum of squares, and that of sums of rows if there are such."""
+        rows: Any = self.total.args[0]
+        if is_call(rows, _SUM):
+            return rows, self.total
+        return (self.total,)
 
 
 def write_norm_roots(model: GraphModule) -> None:
@@ -143,16 +159,17 @@ def mean_square_of(result: object) -> MeanSquare | None:
         return None
     if least < 0 or factor <= 0 or not is_call(total, _SUM):
         return None
-    square: Any = _unshaped(total.args[0])
+    rows: Any = total.args[0]
+    square: Any = _unshaped(rows.args[0] if is_call(rows, _SUM) else rows)
     value = _squared(square)
     if value is None:
         return None
-    for each in (inner, total, square):
+    for each in (inner, total, rows, square):
         if each is not result and len(each.users) != 1:
             return None
-    is_product = square.target is _PRODUCT and square in total.args
+    is_product = square.target is _PRODUCT and square in (rows, *rows.args)
     is_plain = is_product and inner is node and total is scaled
-    return MeanSquare(value, total, mean, raised, factor, least, is_plain)
+    return MeanSquare(value, square, total, mean, raised, factor, least, is_plain)
 
 
 def _with_number(
@@ -266,11 +283,12 @@ def _may_be_exact(root: TwoSteps) -> bool:
     """Tell whether a sum of squares has 8 bits all over, and fits 32 bits if nothing of it is rounded."""
     found = mean_square_of(root.argument)
     assert found is not None
-    nodes = [found.total, *found.total.all_input_nodes]
+    nodes = [found.square, *found.sums]
     nodes += [node for node in (found.mean, found.raised) if node is not None]
     if not all(map(is_of_int8, nodes)):
         return False
-    return terms_of(found.total) * _size_of(found.value) ** 2 <= LARGEST_RESCALED
+    # The sum of rows may be read in larger steps.
+    return terms_of(found.sums[0]) * _size_of(found.value) ** 2 <= LARGEST_RESCALED
 
 
 def _size_of(value: Node) -> int:
@@ -294,7 +312,7 @@ def _annotate(root: TwoSteps, spec: QuantizationSpec) -> None:
     keep_mean(found, bound)
     place = (root.argument, root.rough)
     annotate_unit(root, spec, _of_rough, bound.spec(bound.of_unit, place))
-    if is_difference(found.value) and terms_of(found.total) <= _FEW:
+    if is_difference(found.value) and found.terms <= _FEW:
         give_spec(root.correction, affine_spec(spec, place, _of_correction))
     annotation_of(root.fine).output_qspec = product_spec(root.fine)
     for reader in root.fine.users:
@@ -329,11 +347,11 @@ class MeanBound:
         reach: float | None = None,
     ) -> None:
         value: Any = found.value
-        self._places: list[EdgeOrNode] = [(value, found.total.args[0])]
+        self._places: list[EdgeOrNode] = [(value, found.square)]
         if size is None and is_difference(value):
             # The difference may be computed in parts of a step.
             self._places = [value.args[0]]
-        self._size = terms_of(found.total) * (size or _size_of(value)) ** 2
+        self._size = found.terms * (size or _size_of(value)) ** 2
         self._unit = unit
         self._reach = reach
         self._factor = found.factor

@@ -1,0 +1,83 @@
+"""A flat row beside loud ones keeps what a norm of 16 bits makes of it, and is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import annotated, annotates_no_more, wide
+from lowering import WIDE, codes_apart, lower_safely, tosa
+from ratios import quantised, ratio
+from small import Lambda
+from stubborn import exported, quantizer_of
+
+from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.precision.int16_differences import keep_int16_differences
+
+PROFILE = "TOSA-1.0+INT+int16"
+WEIGHT, BIAS = torch.linspace(0.5, 1.5, 8), torch.linspace(-1, 1, 8)
+
+
+def patches(seed):
+    """Patches of a photograph: flat ones, whose deviation is 8 codes, beside textures, each of its own brightness."""
+    draw = torch.Generator().manual_seed(seed)
+    spread = torch.logspace(-2.7, -0.7, 8).view(1, 8, 1, 1)[:, torch.randperm(8, generator=draw)]
+    brightness = torch.rand(1, 8, 1, 1, generator=draw)
+    return (brightness + spread * torch.randn(1, 8, 12, 12, generator=draw),)
+
+
+SAMPLES = [patches(seed) for seed in range(4)]
+EXTREMES = [(sign * 8 * torch.ones(1, 8, 12, 12).cumsum(-1).remainder(period),) for sign, period in ((1, 2), (-1, 11))]
+NORMS = {
+    "instances": lambda m, x: F.instance_norm(x),
+    "instances with factors": lambda m, x: F.instance_norm(x, weight=WEIGHT, bias=BIAS),
+    "groups": lambda m, x: F.group_norm(x, 8, WEIGHT, BIAS),
+    "layer": lambda m, x: F.layer_norm(x, (12,)),
+}
+EACH = pytest.mark.parametrize("rule", NORMS.values(), ids=NORMS)
+
+
+def by(quantizer_class, rule):
+    return quantised(rule, quantizer_of(quantizer_class, PROFILE, config=WIDE), SAMPLES)
+
+
+@EACH
+def test_flat_rows_keep_what_a_float_norm_makes_of_their_codes(rule):
+    """Stock keeps no norm but that of a layer in 16 bits, and computes an instance norm in floats."""
+    in_floats = quantised(lambda m, x: x + 0.0, quantizer_of(profile=PROFILE, config=WIDE), SAMPLES)
+    of_borders = ratio(lambda x: rule(None, in_floats(x)), rule, SAMPLES)
+    assert ratio(by(SafeTOSAQuantizer, rule), rule, SAMPLES) > of_borders - 1
+
+
+def test_stock_loses_most_of_a_group_norm():
+    assert ratio(by(TOSAQuantizer, NORMS["groups"]), NORMS["groups"], SAMPLES) < 20
+
+
+@EACH
+def test_one_delegate_computes_it_and_no_input_is_too_loud_for_its_32_bits(rule):
+    graph_module = by(SafeTOSAQuantizer, rule)
+    manager, partitioner = lower_safely(graph_module, SAMPLES[0], tosa(PROFILE))
+    assert len(partitioner.report.delegates) == 1
+    assert partitioner.report.fallbacks == ()
+    # Lines between the 513 codes of a table are a thousandth off.
+    assert codes_apart(manager, graph_module, *SAMPLES, *EXTREMES) <= 64
+
+
+#: Differences that are read by more than the product with an inverse root.
+KEPT = {
+    "an output besides": lambda m, x: (x - x.mean(-1, True), F.layer_norm(x, (12,))),
+    "a product with another value": lambda m, x: (x - x.mean(-1, True)) * x,
+}
+
+
+@pytest.mark.parametrize("rule", KEPT.values(), ids=KEPT)
+def test_the_near_miss_has_16_bits(rule):
+    model = annotated(Lambda(rule), quantizer_of(profile=PROFILE, config=WIDE), SAMPLES[0])
+    assert "sub" not in wide(model, "sub")
+
+
+def test_twice_equals_once():
+    quantizer = quantizer_of(profile=PROFILE, config=WIDE)
+    model = quantizer.transform_for_annotation(exported(Lambda(NORMS["instances"]), SAMPLES[0]))
+    once = quantizer.annotate(model)
+    assert wide(once, "sub") == ["sub"]
+    assert annotates_no_more(keep_int16_differences, once)
