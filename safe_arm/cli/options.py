@@ -94,7 +94,8 @@ FAIL_UNDER = click.option(
     "--fail-under",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Exit with status 1 if less than this share of the multiply-accumulates is delegated.",
+    help="Exit with status 1 if less than this share of the multiply-accumulates is delegated, of "
+    "the operators if there are none.",
 )
 ACCURACY = click.option(
     "--accuracy",

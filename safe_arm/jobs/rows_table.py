@@ -25,7 +25,7 @@ COLUMNS = (
 WORDS = ("program", "target", "profile", "policy", "stock", "outcome")
 #: Explanations of headings whose word alone does not say it; the page shows them under the pointer.
 MEANINGS = {
-    "delegated": "Share of the multiply-accumulates in delegates",
+    "delegated": "Share of the multiply-accumulates in delegates, of the operators if there are none",
     "demoted": "Operators that failed in the backend, or whose delegate was wrong",
     "verified": "Delegates that equal the quantised graph",
     "SQNR": "Signal to quantisation noise ratio of the worst output, against the float net",

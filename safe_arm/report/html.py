@@ -20,7 +20,7 @@ from safe_arm.report.accuracy_text import decibels
 from safe_arm.report.causes import causes
 from safe_arm.report.fidelity_text import fidelity_lines, outcomes
 from safe_arm.report.footprint_lines import border_text
-from safe_arm.report.numbers import counted, counted_of, percent, short
+from safe_arm.report.numbers import counted, counted_of, percent, share_of_macs, short
 from safe_arm.report.page_data import page_data
 
 #: The verdicts in the order of their bars and their legend.
@@ -109,6 +109,7 @@ def _environment() -> Environment:
         "plain": plain,
         "decibels": decibels,
         "percent": percent,
+        "share_of_macs": share_of_macs,
         "border_text": border_text,
     }
     return environment

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from safe_arm.core.record import Report
+
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, ``1 operator`` or ``1,234 operators``."""
@@ -29,3 +34,15 @@ def percent(part: float, total: int = 1) -> str:
     if part in (0, total):
         return f"{share:.0f}"
     return f"{min(max(share, 0.1), 99.9):.1f}"
+
+
+def has_macs(report: Report) -> bool:
+    """Return whether a program multiplies and accumulates at all; if not, no share of that is delegated."""
+    return any(verdict.macs for verdict in report.verdicts)
+
+
+def share_of_macs(report: Report) -> str:
+    """Return the share of the multiply-accumulates that is delegated, ``none`` if there are none."""
+    if not has_macs(report):
+        return "none"
+    return f"{100 * report.macs_delegated:.1f} %"

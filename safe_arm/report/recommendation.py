@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from safe_arm.core.plain_reasons import plain
 from safe_arm.core.record import Report
 from safe_arm.report.causes import causes
-from safe_arm.report.numbers import counted, counted_of, percent, short
+from safe_arm.report.numbers import counted, counted_of, has_macs, percent, short
 
 
 def recommendation(reports: Mapping[str, Report], policy: str) -> str:
@@ -69,7 +69,7 @@ def _verified(report: Report) -> str:
 def _share(report: Report, beside: Report) -> str:
     share = f"{percent(report.share_delegated)} %"
     other = f"{percent(beside.share_delegated)} %"
-    noun = "MACs" if any(v.macs for v in report.verdicts) else "operators"
+    noun = "MACs" if has_macs(report) else "operators"
     return f"{share} of the {noun}{_instead(share, other)}"
 
 

@@ -55,25 +55,31 @@ class StockResult:
         return (self.error,) if self.error else self.reasons
 
 
-def stock_cells(result: StockResult) -> Lines:
-    """Yield the rows of stock's column, each with its name."""
+def stock_cells(result: StockResult, *, has_macs: bool) -> Lines:
+    """Yield the rows of stock's column, each with its name.
+
+    Args:
+        result: the result of stock's export.
+        has_macs: whether the net multiplies and accumulates; else the share that stock delegates is one of operators.
+    """
     yield "result", result.verdict
     if result.codes_off is not None:
         yield "largest error", _codes(result.codes_off)
     if result.verdict != "crashes":
-        yield from figure_cells(result, result.share_delegated)
+        macs = f"{100 * result.share_delegated:.1f} %" if has_macs else "none"
+        yield from figure_cells(result, macs)
 
 
-def figure_cells(figures: StockResult | Totals, macs_delegated: float) -> Lines:
+def figure_cells(figures: StockResult | Totals, macs: str) -> Lines:
     """Yield the rows of the figures by which columns are compared, each with its name.
 
     Args:
         figures: the figures.
-        macs_delegated: the share of the multiply-accumulates, 0 to 1.
+        macs: the share of the multiply-accumulates, as text.
     """
     yield "delegates", str(figures.delegates)
     yield "operators", f"{figures.operators_delegated} of {figures.operators}"
-    yield "MACs", f"{100 * macs_delegated:.1f} %"
+    yield "MACs", macs
     if isinstance(figures, Totals):
         yield "refused", str(figures.refused)
         yield "demoted", str(figures.demoted)

@@ -16,7 +16,7 @@ from safe_arm.report.accuracy_text import accuracy_lines
 from safe_arm.report.causes import Cause, causes
 from safe_arm.report.fidelity_text import fidelity_lines, lines_beside_float, outcome
 from safe_arm.report.footprint_lines import border_text, footprint_lines
-from safe_arm.report.numbers import counted
+from safe_arm.report.numbers import counted, has_macs, share_of_macs
 from safe_arm.report.recommendation import recommendation, would_propagate
 from safe_arm.report.stock_column import (
     STOCK,
@@ -65,10 +65,11 @@ def print_side_by_side(
     columns: dict[str, dict[str, str]] = {}
     rows: dict[str, None] = {}
     if stock is not None:
-        columns[STOCK] = dict(stock_cells(stock))
+        counts = any(map(has_macs, reports.values()))
+        columns[STOCK] = dict(stock_cells(stock, has_macs=counts))
         rows = dict.fromkeys(("result", "largest error"))
     for name, report in reports.items():
-        columns[name] = dict(figure_cells(report.totals, report.macs_delegated))
+        columns[name] = dict(figure_cells(report.totals, share_of_macs(report)))
         if stock is not None:
             columns[name] |= cells_beside_stock(report)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -216,7 +217,9 @@ def _methods(report: Report) -> Lines:
     """Yield how much of each method is delegated, if there are several."""
     for name, own in report.by_method.items():
         operators = f"{_delegated(own)} operators delegated"
-        share = f"{100 * own.macs_delegated:.1f} % of its MACs"
+        share = "no MACs"
+        if has_macs(own):
+            share = f"{share_of_macs(own)} of its MACs"
         yield "method", f"{name}: {operators}, {share}"
 
 
@@ -288,9 +291,8 @@ def _islands(report: Report) -> Lines:
 def _totals(report: Report) -> Lines:
     yield "delegates", str(len(report.delegates))
     yield "operators", f"{_delegated(report)} delegated"
-    has_macs = any(verdict.macs for verdict in report.verdicts)
-    share = f"{100 * report.macs_delegated:.1f} % delegated"
-    yield "MACs", share if has_macs else "none"
+    share = share_of_macs(report)
+    yield "MACs", f"{share} delegated" if has_macs(report) else share
     yield "not delegated", counted(len(report.fallbacks), "operator")
 
 

@@ -127,6 +127,15 @@ def test_two_methods_are_two_graphs_and_said():
     assert ">dec: aten::relu</button>" in page
 
 
+def test_of_a_method_without_macs_no_share_is_given():
+    without = [replace(verdict, macs=0) if verdict.method == "dec" else verdict for verdict in BOTH.verdicts]
+    page = html(replace(BOTH, verdicts=tuple(without)))
+    assert re.findall(r'<td>(enc|dec)</td>.*<td class="number">([^<]*)</td></tr>', page) == [
+        ("enc", "100.0 %"),
+        ("dec", "none"),
+    ]
+
+
 def named(report, *names, method="forward"):
     """A report whose float comparison names the outputs."""
     outputs = tuple(OutputFidelity(name, 40.0, 40.0) for name in names)

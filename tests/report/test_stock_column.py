@@ -1,8 +1,10 @@
 """Stock's result stands in a column beside those of the policies."""
 
 import re
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from safe_arm.core.record import NodeVerdict, Reason, Report, Verification
@@ -16,10 +18,10 @@ REPORTS = {"reject": Report((CONV, RELU), 1, 1, verifications=(PROOF,)), "propag
 WRONG = StockResult("wrong", "", 2, 4, 4, 1.0, 1, 84.0, 1234, ("tag0: aten::relu: differs by up to 84 codes",))
 
 
-def printed(stock):
+def printed(stock, reports=REPORTS):
     stream = StringIO()
     console = Console(file=stream, force_terminal=True, width=80, color_system=None)
-    print_side_by_side(REPORTS, console, stock)
+    print_side_by_side(reports, console, stock)
     return stream.getvalue()
 
 
@@ -31,13 +33,20 @@ def test_it_is_the_first_column_and_the_verdict_the_first_row():
         ["largest error", "84 codes", "none", "-"],
         ["delegates", "2", "1", "0"],
         ["operators", "4 of 4", "1 of 2", "0 of 1"],
-        ["MACs", "100.0 %", "100.0 %", "100.0 %"],
+        ["MACs", "100.0 %", "100.0 %", "none"],
         ["verified", "1 of 2", "1 of 1", "-"],
         ["Vela cycles", "1,234", "-", "-"],
         ["refused", "-", "1", "1"],
         ["demoted", "-", "0", "0"],
         ["stock", "tag0: aten::relu: differs by up to 84 codes"],
     ]
+
+
+@pytest.mark.parametrize(("macs", "cells"), [(10, "90.0 % +100.0 %"), (0, "none +none")])
+def test_of_a_net_without_macs_no_column_gives_a_share(macs, cells):
+    report = Report((replace(CONV, macs=macs), RELU), 1, 1)
+    text = printed(replace(WRONG, share_delegated=0.9), {"reject": report})
+    assert re.search(rf"^MACs +{cells} *$", text, re.MULTILINE)
 
 
 def test_a_crash_says_what_stock_raises():

@@ -116,6 +116,12 @@ def test_several_methods_have_a_line_each_and_their_nodes_their_names(show):
     assert "method" in printed(show, BOTH, terminal=True)
 
 
+def test_of_a_method_without_macs_no_share_is_given():
+    without = [replace(verdict, macs=0) if verdict.method == "dec" else verdict for verdict in BOTH.verdicts]
+    text = printed(print_details, replace(BOTH, verdicts=tuple(without)), terminal=False)
+    assert "100.0 % of its MACs\nmethod          dec: 1 of 3 operators delegated, no MACs\n" in text
+
+
 @pytest.mark.parametrize(("macs", "told"), [(100, "MACs            0.0 % delegated"), (0, "MACs            none")])
 def test_of_a_net_without_macs_no_share_is_given(macs, told):
     alone = Report((replace(CONV, macs=macs, delegate=None),), 0, 0)
