@@ -35,6 +35,7 @@ from safe_arm.quantizer.graphs.plain_scopes import (
     write_inner_scopes_out,
     write_scopes_out,
 )
+from safe_arm.quantizer.graphs.sized_fills import store_fills
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
@@ -151,6 +152,7 @@ COSTLY_STEPS = (
     spell_out_powers,
 )
 AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
+    store_fills,
     compute_constants,
     apply_layers_at_once,
     write_inverse_roots,

@@ -26,7 +26,7 @@ from safe_arm.quantizer.graphs.operator_schemas import (
 _ATEN = torch.ops.aten
 
 #: Maximum number of elements of a value that is computed.
-_LARGEST = 1 << 24
+LARGEST = 1 << 24
 _UNKNOWN = object()
 #: Operators that depend on a tensor's sizes alone: what they fill with, or where it stands.
 _NUMBERS: dict[Any, float] = {
@@ -38,6 +38,7 @@ _NUMBERS: dict[Any, float] = {
 _PLACES: dict[Any, int] = {
     _ATEN.full_like.default: 1,
     _ATEN.new_full.default: 2,
+    _ATEN.fill.Scalar: 1,
 }
 #: Arithmetic with a number, which a tensor of one number leaves one of one number.
 _ARITHMETIC: dict[Any, Callable[..., float]] = {
@@ -172,13 +173,19 @@ def filler_of(node: object) -> float | None:
     """
     if not isinstance(node, Node):
         return None
-    if node.target in _NUMBERS:
-        return _NUMBERS[node.target]
     if node.target in _ARITHMETIC and not node.kwargs:
         return _filler_of_arithmetic(node)
+    number = number_filled_in(node)
+    return None if number is None else float(number)
+
+
+def number_filled_in(node: Node) -> float | None:
+    """Return the number of which one operator makes a tensor of the sizes of another; None for any other operator."""
+    if node.target in _NUMBERS:
+        return _NUMBERS[node.target]
     place = _PLACES.get(node.target)
     number = None if place is None else node.args[place]
-    return float(number) if isinstance(number, (int, float)) else None
+    return number if isinstance(number, (int, float)) else None
 
 
 def _filler_of_arithmetic(node: Node) -> float | None:
@@ -217,6 +224,6 @@ def _is_computed(node: Node) -> bool:
         if not isinstance(value, Tensor):
             return False
         elements = value.numel()
-        if not isinstance(elements, int) or elements > _LARGEST:
+        if not isinstance(elements, int) or elements > LARGEST:
             return False
     return True
