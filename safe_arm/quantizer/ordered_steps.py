@@ -23,6 +23,7 @@ from safe_arm.quantizer.graphs.branch_constants import (
     pass_tensors_in,
 )
 from safe_arm.quantizer.graphs.branch_names import own_branches
+from safe_arm.quantizer.graphs.cast_counters import cast_counters
 from safe_arm.quantizer.graphs.conditions_in_loops import choose_in_loops
 from safe_arm.quantizer.graphs.dropped_guards import drop_guards
 from safe_arm.quantizer.graphs.folded_constants import compute_constants
@@ -154,6 +155,7 @@ COSTLY_STEPS = (
 AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     store_fills,
     compute_constants,
+    cast_counters,
     apply_layers_at_once,
     write_inverse_roots,
     write_bounded_lengths,

@@ -1,7 +1,8 @@
 """Angles that are computed of positions or of a time step stay float.
 
 ``sin(t * frequencies)`` for a ``t`` up to 1000 has an angle up to 1000, of which int8 has a code for each 4. The CPU
-computes it, in front of what is delegated; where the profile has float, it is delegated, too.
+computes it, in front of what is delegated; where the profile has float, it is delegated, too. So are inverses of
+counters that the net has not cast to floats itself.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from contextlib import contextmanager
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.annotations import hidden_from_annotators
+from safe_arm._compat.annotations import hidden_from_annotators, unmark_quantized
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, named, operators
+from safe_arm.quantizer.graphs.cast_counters import inverses_of_counters
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import calls, tensor_of
 from safe_arm.quantizer.graphs.operator_schemas import is_pointwise
@@ -33,7 +35,7 @@ _COMPUTED = operators(
 
 @contextmanager
 def angles_left_alone(model: GraphModule) -> Iterator[None]:
-    """Keep annotators away from sines and cosines of positions, and from their angles, while the block runs."""
+    """Keep annotators away from sines and cosines of positions, from their angles, and from inverses of counters."""
     values = ConstantValues(model, of_parameters=True)
     found: set[Node] = set()
     for wave in calls(model, *_WAVES):
@@ -41,8 +43,12 @@ def angles_left_alone(model: GraphModule) -> Iterator[None]:
     for steps in model.graph.find_nodes(op="placeholder"):
         if found.issuperset(steps.users):
             found.add(steps)
+    found.update(inverses_of_counters(model))
     with hidden_from_annotators(found):
         yield
+    # Nodes that were written for one operator share their notes, of which stock changes those of all.
+    for node in found:
+        unmark_quantized(node)
 
 
 def _computed_of_positions(wave: Node, values: ConstantValues) -> set[Node]:

@@ -13,6 +13,7 @@ from torchao.quantization.pt2e.quantizer import QuantizationSpec
 from safe_arm._compat.annotations import ScaleAndZero
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
+from safe_arm.quantizer.graphs.cast_counters import is_inverse_of_counter
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     calls,
@@ -79,6 +80,8 @@ def refine_reciprocals(model: GraphModule) -> None:
 
 
 def _refine(rough: Node, roots: Container[Node]) -> None:
+    if is_inverse_of_counter(rough):
+        return
     exponential = rough.args[0]
     if is_call(exponential, _EXPONENTIAL) and is_read_once(exponential):
         write = Writer(rough)

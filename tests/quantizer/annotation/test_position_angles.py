@@ -35,6 +35,8 @@ CASES = {
     "a time step that is a float": (embedded, moments(1, dtype=torch.float32)),
     "positions": (rotated, moments(1, 8, dtype=torch.int32)),
 }
+#: An angle that is read beside a value, in one operator.
+CALL = (lambda m, x, call: x * (call.float() * 0.1).sin(), moments(1, dtype=torch.int32))
 NEAR_MISSES = {
     "a layer": (lambda m, x, t: torch.sin(x @ torch.ones(8, 8)), 1),
     "many floats": (lambda m, x, t: torch.sin(t[:, None] * FREQUENCIES), 5),
@@ -58,8 +60,9 @@ def test_what_is_around_them_is_exact(name):
     lower_in_part(quantised, tosa(PROFILES[0]), samples[5])
 
 
-def test_a_profile_with_float_takes_them():
-    rule, samples = CASES["a time step that is a float"]
+@pytest.mark.parametrize("case", [CASES["a time step that is a float"], CASES["positions"], CALL])
+def test_a_profile_with_float_takes_them(case):
+    rule, samples = case
     quantised = quantize(Lambda(rule), samples[5], tosa("TOSA-1.0+INT+FP"))
     lower_exactly(quantised, tosa("TOSA-1.0+INT+FP"), samples[5])
 
