@@ -65,6 +65,7 @@ from safe_arm.quantizer.precision.inverse_roots import (
     write_bounded_lengths,
     write_inverse_roots,
 )
+from safe_arm.quantizer.precision.mean_squares import write_mean_squares
 from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
 from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
 from safe_arm.quantizer.precision.reciprocal_lengths import share_first_steps
@@ -160,6 +161,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_inverse_roots,
     write_bounded_lengths,
     write_norm_roots,
+    write_mean_squares,
     refine_lengths,
     share_first_steps,
     refine_inverse_lengths,

@@ -25,13 +25,12 @@ def keep_arithmetic_exact(
         is_ethos_u85: leave out what an Ethos-U85 takes longer for, too.
     """
     if is_ethos_u85:
-        keep_products_exact(model, finer=False)
+        distances = keep_distances_exact(model, from_constants=False)
+        keep_products_exact(model, finer=False, roots=distances)
         return
     roots = sizes_of_roots(model)
     means = means_that_fit(model)
-    wide = dict(roots)
-    if not is_ethos_u:
-        wide.update(keep_distances_exact(model))
+    wide = {**roots, **keep_distances_exact(model, between_rows=not is_ethos_u)}
     largest = keep_products_exact(model, roots=wide, from_exact_means=means)
     round_products_in_readers(model, roots)
     keep_means_exact(means)

@@ -302,7 +302,12 @@ def is_exact_sum(value: Node) -> bool:
         return False
     if squared(value.args[0]) is None:
         return False
-    return terms_of(value) * CODE**2 <= LARGEST_RESCALED
+    return fits_exactly(value)
+
+
+def fits_exactly(total: Node) -> bool:
+    """Tell whether a sum of as many squares of 8 bits fits 32 bits."""
+    return terms_of(total) * CODE**2 <= LARGEST_RESCALED
 
 
 def is_summed(product: Node, size: int, most: int = INT32.max) -> bool:

@@ -1,0 +1,76 @@
+"""Squares that are averaged stay exact until their mean is rounded, and the delegate computes it exactly."""
+
+from typing import ClassVar
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ratios import exactly_on, ours_exactly, ratio, ratio_of_rounded_borders, ratios
+from rewriting import Rewriting
+
+from safe_arm.quantizer.precision.mean_squares import write_mean_squares
+
+
+def spiky(seed):
+    """Two signals with a few large values: of 8 bits, the squares of all others are 0 or 1."""
+    random = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(2, 1, 3, 64, generator=random) ** 3)
+
+
+SAMPLES = [spiky(seed) for seed in range(12)]
+#: By name, a mean or a sum of squares, and how many dB ours is above the borders of each operator.
+MEANS = {
+    "loss": (lambda m, x, y: F.mse_loss(x, y), 0.3),
+    "mean of all": (lambda m, x, y: ((x - y) ** 2).mean(), 14),
+    "mean of a dimension": (lambda m, x, y: (x - y).pow(2).mean((0, 2)), 9),
+    "sum of all": (lambda m, x, y: F.mse_loss(x, y, reduction="sum"), 0.3),
+    "sum of all powers": (lambda m, x, y: ((x - y) ** 2).sum(), 14),
+    "sum of powers": (lambda m, x, y: ((x - y) ** 2).sum(-1), 9),
+}
+
+
+def reshaped(x, *shape):
+    return (x * x).reshape(*shape).sum([-1], True)
+
+
+class TestMeanSquares(Rewriting):
+    step = staticmethod(write_mean_squares)
+    inputs = SAMPLES[0]
+    tolerance: ClassVar = {"rtol": 1e-5, "atol": 1e-6}
+    written: ClassVar = {
+        "a sum of powers": lambda m, x, y: (x**2).sum(-1),
+        "a sum of all": lambda m, x, y: (x**2).sum(),
+        "a sum of all products": lambda m, x, y: (x * x).sum() * 0.1,
+        "a mean of reshaped squares": lambda m, x, y: reshaped(x, 1, 1, 3, 64) * 0.25 + y[..., 0],
+        "a sum of reshaped squares": lambda m, x, y: reshaped(x, 1, 1, 3, 64),
+        "a mean that is read twice": lambda m, x, y: (lambda v: v + v.sqrt())((x**2).sum(-1) * 0.1),
+    }
+    kept: ClassVar = {
+        "products": lambda m, x, y: (x * x).sum(-1),
+        "products of two values": lambda m, x, y: (x * y).reshape(1, 1, 3, 64).sum(-1),
+        "a cube": lambda m, x, y: (x**3).sum(-1),
+        "powers that are read besides": lambda m, x, y: (lambda p: p.sum(-1) + p.amax(-1))(x**2),
+        "a norm": lambda m, x, y: x * ((x**2).sum(-1, keepdim=True) * 0.1 + 1e-3).rsqrt(),
+        "squares in another shape": lambda m, x, y: reshaped(x, 1, 1, 6, 32),
+        "values of 16 bits": lambda m, x, y: (x.half() ** 2).sum(-1),
+        "more terms than fit 32 bits": lambda m, x, y: (x.repeat(180, 1, 1) ** 2).sum(),
+    }
+
+
+@pytest.mark.parametrize(("rule", "gain"), MEANS.values(), ids=MEANS)
+def test_stock_rounds_each_square_and_ours_does_not(rule, gain):
+    borders, _, ours = ratios(rule, SAMPLES)
+    assert ours > borders + gain
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_the_one_delegate_is_exact(name, profile):
+    ours_exactly(MEANS[name][0], SAMPLES[:2], profile)
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("name", ["loss", "mean of all"])
+def test_an_ethos_u_computes_the_same(target, name):
+    rule, gain = MEANS[name]
+    ours = ratio(exactly_on(target, rule, SAMPLES), rule, SAMPLES)
+    assert ours > ratio_of_rounded_borders(rule, SAMPLES) + gain
