@@ -1,4 +1,4 @@
-"""The differences of which a distance is computed stay in 32 bits until their squares are summed."""
+"""The differences of which a distance is computed stay in 32 bits until their squares or magnitudes are summed."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from safe_arm.quantizer.precision.exact_products import (
 
 _ADDITIONS = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
 _OF_MEANS = (torch.ops.aten.mul.Tensor, torch.ops.aten.add.Tensor)
+_MAGNITUDE = torch.ops.aten.abs.default
 #: Steps of a difference in one of its coarser term. With fewer, the other term is rounded by more than it was.
 _MOST_STEPS, _FEWEST_STEPS = 16, 4
 
@@ -39,7 +40,7 @@ _MOST_STEPS, _FEWEST_STEPS = 16, 4
 def keep_distances_exact(
     model: GraphModule, between_rows: bool = True, from_constants: bool = True
 ) -> dict[Node, int]:
-    """Keep a sum or a difference in 32 bits of which only squares are read, and those summed.
+    """Keep a sum or a difference in 32 bits of which only squares or only magnitudes are read, and those summed.
 
     Its terms are two int8 values, or one and a constant. Stock rounds it to int8: half a code of a distance is due to
     that, more than to rounding the distance.
@@ -74,7 +75,8 @@ def keep_distances_exact(
             continue
         steps = _most_steps(node)
         if steps and values and all(_is_int8(value, node) for value in values):
-            largest[node] = _size(steps)
+            kept = [node, *filter(_is_magnitude, node.users)]
+            largest.update(dict.fromkeys(kept, _size(steps)))
             _keep(node, steps, values, constant)
     return largest
 
@@ -99,7 +101,10 @@ def _most_steps(difference: Node) -> int:
 
     A norm has the scale of its mean of squares from that of what is squared (``norm_roots``).
     """
-    if not difference.users or not all(map(is_square, difference.users)):
+    readers = difference.users
+    if readers and all(map(_is_magnitude, readers)):
+        return _MOST_STEPS if _are_summed(difference) else 0
+    if not readers or not all(map(is_square, readers)):
         return 0
     if any(map(_is_of_norm, difference.users)):
         return 0
@@ -110,6 +115,16 @@ def _most_steps(difference: Node) -> int:
         ):
             return steps
     return 0
+
+
+def _is_magnitude(reader: Node) -> bool:
+    return reader.target is _MAGNITUDE and is_annotated(reader)
+
+
+def _are_summed(difference: Node) -> bool:
+    """Tell whether the magnitudes of a difference are summed, and fit 32 bits."""
+    size = _size(_MOST_STEPS)
+    return all(is_summed(reader, size, LARGEST_RESCALED) for reader in difference.users)
 
 
 def _is_of_norm(square: Node) -> bool:
@@ -134,8 +149,13 @@ def _keep(
     of_terms = partial(_of_terms, steps=steps, least=constant / CODES_APART)
     spec = wide_spec(values, of_terms)
     give_one_spec(difference, spec)
-    for square in difference.users:
-        specs_read(square)[difference] = spec
+    for reader in difference.users:
+        if not _is_magnitude(reader):
+            specs_read(reader)[difference] = spec
+            continue
+        give_one_spec(reader, spec)
+        for total in reader.users:
+            specs_read(total)[reader] = spec
 
 
 def _of_terms(observers: Sequence[Any], steps: int, least: float) -> Tensor:

@@ -37,11 +37,14 @@ DISTANCES = {
     "distance from a larger constant": (lambda m, x, y: squared(torch.linspace(1, 20, 32) - y) + 0 * x[..., 0], 2.8),
     "distance from a number": (lambda m, x, y: squared(1.0 - x) + 0 * y[..., 0], 1.0),
     "all distances from constants": (lambda m, x, y: torch.cdist(x, torch.eye(32)[:5]) + 0 * y[..., :5], -1.8),
+    "sum of magnitudes": (lambda m, x, y: (x - y).abs().sum(-1), 0.5),
     "a value in two distances": (lambda m, x, y: squared(x - y) + squared(x + 0.1 * y), 2.1),
 }
 KEPT = {
     "a difference that is read besides": lambda m, x, y: (lambda d: squared(d) + d.amax(-1))(x - y),
     "a product with another value": lambda m, x, y: ((x - y) * y).sum(-1),
+    "magnitudes that are not summed": lambda m, x, y: (x - y).abs(),
+    "a square and a magnitude": lambda m, x, y: (lambda d: squared(d) + d.abs().sum(-1))(x - y),
     "squares that are not summed": lambda m, x, y: (lambda d: d * d)(x - y),
     "more terms than fit 32 bits": lambda m, x, y: squared((x - y).repeat(1, 1, 70)),
     "many terms": lambda m, x, y: squared(x.repeat(1, 1, 18) - y.repeat(1, 1, 18)),
