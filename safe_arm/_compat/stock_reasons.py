@@ -20,6 +20,9 @@ _LINKS = "safe_arm_links"
 #: How stock begins to refuse an operator that no list has, and how it refuses one that is not quantised.
 _UNLISTED = "Not included in BaseTOSASupportList"
 _UNQUANTISED = "Node was not marked as quantized in the Arm backend."
+#: How it refuses a convolution for its stride, without a value.
+_STRIDES = "Failed condition on stride, pad and dilation combination."
+_LARGEST_STRIDE = 3
 _DTYPES = re.compile(r"torch\.\w+(?:, torch\.\w+)+")
 
 
@@ -58,6 +61,8 @@ class StockReasons(WhyNoPartitionReporter):
             reason = reason.replace(listed, in_order)
         if reason.startswith(_UNLISTED) and _is_left_float(node):
             reason = _UNQUANTISED
+        if reason == _STRIDES:
+            reason = _with_strides(node)
         by_check = self.asking or self.support is None
         reasons = self.by_checks if by_check else self.at_border
         if reason not in reasons.get(node, ()):
@@ -138,3 +143,15 @@ def _accepting(is_supported: Callable[..., bool]) -> Callable[..., bool]:
 def guarded(check: OperatorSupportBase) -> OperatorSupportBase:
     """Return the check that a reporter's wrapper guards, or the check itself."""
     return check.operator_support if isinstance(check, ReportRejected) else check
+
+
+def _with_strides(convolution: Node) -> str:
+    """Return why an Ethos-U55 does not take a convolution with its stride, padding and dilation."""
+    strides, paddings, dilations = convolution.args[3:6]
+    sizes = [max(each) for each in (strides, paddings, dilations)]  # type: ignore[arg-type, type-var]
+    if sizes[0] <= _LARGEST_STRIDE:  # type: ignore[operator]
+        return _STRIDES
+    return (
+        f"an Ethos-U55 takes strides of more than {_LARGEST_STRIDE} without padding and dilation only: this has "
+        f"stride {sizes[0]}, padding {sizes[1]} and dilation {sizes[2]}"
+    )

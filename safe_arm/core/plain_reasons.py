@@ -37,6 +37,41 @@ _RAW = (
         r"a cast of \1 is not supported",
     ),
     (r"^Op is not supported on U55\.$", "an Ethos-U55 does not support this operator"),
+    # What its check of convolutions says, with the names of another order of dimensions.
+    (
+        r"^Unsupported stride of (\(.*?\)) for Ethos-U55\..*",
+        r"an Ethos-U55 takes a transposed convolution with strides of (1, 1) or (2, 2), of (1, 2) for one row and of "
+        r"(2, 1) for one column: this has \1",
+    ),
+    (
+        r"^HWC must be in the range \[1;65536\] but got (\d+) (\d+) (\d+)$",
+        r"an Ethos-U55 takes a transposed convolution of at most 65,536 channels, rows and columns: this has \1, \2 "
+        r"and \3",
+    ),
+    (
+        r"^Kernel Height \* Kernel Width must be in the range \[1;4096\] but got (\d+)$",
+        r"an Ethos-U55 takes a kernel of at most 64 rows and 4,096 elements: this has \1 elements",
+    ),
+    (
+        r"^Depthwise convolution must have CWH <= 65536, got (\d+)\)$",
+        r"an Ethos-U55 takes a convolution of at most 65,536 channels, rows and columns: this has \1",
+    ),
+    (
+        r"^Convolution must have C <= 65536, got (\d+)\)$",
+        r"an Ethos-U55 takes a convolution of at most 65,536 channels: this has \1",
+    ),
+    (
+        r"^Convolution needs to have kernel_y<=64, kernel_x\*kernel_y<=4096, got kernel \((\d+), (\d+)\)$",
+        r"an Ethos-U55 takes a kernel of at most 64 columns and 4,096 elements: this has \1 rows and \2 columns",
+    ),
+    (
+        r"^Convolution3d needs to have kernel_z==1, got (\d+)\.$",
+        r"an Ethos-U55 takes a kernel of volumes with size 1 in its last dimension: this has \1",
+    ),
+    (
+        r"^Convolution3d only supports stride_z<=1, got (\d+)\.$",
+        r"an Ethos-U55 takes a convolution of volumes with stride 1 in its last dimension: this has \1",
+    ),
     (r"^Node was not marked as quantized in the Arm backend\.$", "it is not quantised"),
     (r"^One or more (input|output)s were not quantized\.$", r"an \1 is not quantised"),
     (r"^Non-constant int64 input (\w+)$", r"its input \1 is int64 and not constant"),

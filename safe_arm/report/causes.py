@@ -41,6 +41,9 @@ _PREPARED = (
     "prepare and convert the float net with {}, with no configuration, which writes many operators with those that "
     "TOSA has; else {}"
 )
+#: Losses that no quantiser knows, and the advice.
+_OF_LOSSES = r"^aten::\w*(_loss|kl_div|cross_entropy)"
+_WRITTEN = "write {} with operators that are quantised, such as sub, mul, log and mean"
 #: Advice for a size that is dynamic.
 _WITH_SHAPES = "use a profile with that extension, such as TOSA-1.1+INT+FP+shape, or export a program for each size"
 #: Advice for doubles, which no Arm accelerator has.
@@ -54,6 +57,15 @@ _BY_TEXT = {
     r"float64": _IN_FLOAT32,
     r"(?<!for input dtype torch\.)float(16|32)|fp dtype|fp32|not (marked as )?quantized": (
         "quantise it, or use a profile with floats, such as TOSA-1.0+INT+FP"
+    ),
+    r"strides of more than 3 .* dilation 1$": (
+        "pad before it, with F.pad(x, ...) and padding=0 in the convolution"
+    ),
+    r"strides of more than 3": (
+        "give it a smaller stride and slice the rest, as conv(x)[..., ::2] with stride 2 for stride 4"
+    ),
+    r"Unsupported stride of .* for Ethos-U55": (
+        "give it stride 1 or 2, or resize before a convolution (F.interpolate)"
     ),
     r"shape extension": _WITH_SHAPES,
     r"requires? (the )?\w+ extension": "use a profile with that extension",
@@ -172,7 +184,10 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
     if re.search(_OF_PIXELS, refused, re.IGNORECASE):
         return _CAST_ONCE
     if verdict.stage == "stock":
-        return _advice_for_target(report, text, verdict.op)
+        advice = _advice_for_target(report, text, verdict.op)
+        if advice.startswith("quantise it") and re.search(_OF_LOSSES, verdict.written):
+            return advice.replace("quantise it", _WRITTEN.format(verdict.written), 1)
+        return advice
     if "shape extension" in text:
         return _WITH_SHAPES
     if "custom shared library" in text:

@@ -118,3 +118,19 @@ def test_dtypes_are_listed_in_one_order_for_us_and_as_ever_for_stock():
     kept = "has int4, not one of (torch.bool, torch.float32, torch.int8)."
     assert reasons.by_checks[x] == [kept, "takes torch.int8, not torch.bool"]
     assert stock._rejected_nodes[x] == said
+
+
+@pytest.mark.parametrize(
+    ("stride", "says"),
+    [
+        (4, "this has stride 4, padding 2 and dilation 1"),
+        (3, "Failed condition on stride, pad and dilation combination."),
+    ],
+)
+def test_a_stride_is_named(stride, says):
+    x = node()
+    convolution = x.graph.call_function(print, (x, x, None, [stride], [2], [1]))
+    reasons = StockReasons(WhyNoPartitionReporter(), frozenset())
+    reasons.report_reject(convolution, "Failed condition on stride, pad and dilation combination.")
+    (found,) = reasons.at_border.get(convolution) or reasons.by_checks[convolution]
+    assert found.endswith(says)

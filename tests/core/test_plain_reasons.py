@@ -55,6 +55,27 @@ def test_what_is_raw_becomes_plain(reason, says):
 
 
 @pytest.mark.parametrize(
+    ("reason", "ends"),
+    [
+        ("Unsupported stride of (3, 3) for Ethos-U55. You can use stride of (1,1)", "column: this has (3, 3)"),
+        ("HWC must be in the range [1;65536] but got 1 70000 2", "columns: this has 1, 70000 and 2"),
+        ("Kernel Height * Kernel Width must be in the range [1;4096] but got 4225", "this has 4225 elements"),
+        ("Depthwise convolution must have CWH <= 65536, got 70000)", "rows and columns: this has 70000"),
+        ("Convolution must have C <= 65536, got 70000)", "at most 65,536 channels: this has 70000"),
+        (
+            "Convolution needs to have kernel_y<=64, kernel_x*kernel_y<=4096, got kernel (3, 65)",
+            "4,096 elements: this has 3 rows and 65 columns",
+        ),
+        ("Convolution3d needs to have kernel_z==1, got 3.", "last dimension: this has 3"),
+        ("Convolution3d only supports stride_z<=1, got 2.", "last dimension: this has 2"),
+    ],
+)
+def test_a_limit_of_the_ethos_u55_is_named_with_the_value_that_exceeds_it(reason, ends):
+    assert plain(reason).startswith("an Ethos-U55 takes ")
+    assert plain(reason).endswith(ends)
+
+
+@pytest.mark.parametrize(
     "reason", ["relu cannot be fused: its bound 0 has code 2", "differs by up to 3 codes (random)"]
 )
 def test_what_is_plain_stays(reason):

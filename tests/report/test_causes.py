@@ -11,6 +11,10 @@ from safe_arm.core.record import NodeVerdict, Reason, Report, Subject
 from safe_arm.report.causes import causes
 
 STOCK = Reason("Not included in BaseTOSASupportList or a registered tosa_support_check", "stock")
+STRIDES = (
+    "an Ethos-U55 takes strides of more than 3 without padding and dilation only: this has stride 4, padding {} and "
+    "dilation {}"
+)
 QUANTIZE = "quantized_decomposed::quantize_per_tensor"
 
 
@@ -119,12 +123,29 @@ CAST = "Output dtype torch.{} is not supported in a.b for input dtype torch.{}. 
         ("Had torch.float64 input x that is not supported by it.", "TOSA-1.0+INT", "compute it in float32"),
         ("Had torch.float64 input x that is not supported by it.", "TOSA-1.0+INT+FP", "compute it in float32"),
         ("Op is not supported on U55.", "TOSA-1.0+INT+u55", "write it with other operators"),
+        (STRIDES.format(2, 1), "TOSA-1.0+INT+u55", "pad before it"),
+        (STRIDES.format(0, 2), "TOSA-1.0+INT+u55", "give it a smaller stride"),
+        ("Unsupported stride of (3, 3) for Ethos-U55. You can", "TOSA-1.0+INT+u55", "give it stride 1 or 2"),
     ],
 )
 def test_the_advice_is_about_what_is_refused_and_not_about_what_is_supported(text, profile, advice):
     subject = Subject("tosa", profile)
     (cause,) = of(fallback("a", reason=Reason(text, "stock")), subject=subject)
     assert cause.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        ("aten::kl_div", "write aten::kl_div with operators that are quantised, such as sub"),
+        ("aten::layer_norm", "quantise it, or use a profile with floats"),
+    ],
+)
+def test_a_loss_that_no_quantiser_knows_is_to_be_written_with_operators_that_one_does(written, advice):
+    reason = Reason("Node was not marked as quantized in the Arm backend.", "stock")
+    (cause,) = of(fallback("a", reason=reason, written=written), subject=Subject("tosa", "TOSA-1.0+INT"))
+    assert cause.advice.startswith(advice)
+    assert cause.advice.endswith(", or use a profile with floats, such as TOSA-1.0+INT+FP")
 
 
 def test_what_is_left_float_as_it_is_double_is_to_be_computed_in_float32():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from safe_arm.quantizer.graphs.graph_edits import is_static
-from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
+from safe_arm.quantizer.spellings.spelled_activations import softplus
 
 _ATEN = torch.ops.aten
 #: Dimensions of the values whose distances are taken, at most: there is one more between them.
@@ -57,14 +57,9 @@ def _smooth_l1_loss(x: Tensor, y: Tensor, reduction: int, beta: float) -> Tensor
     return _huber_loss(x, y, reduction, beta) * (1 / beta)
 
 
-def _softplus(x: Tensor) -> Tensor:
-    written: Tensor = ACTIVATIONS[_ATEN.softplus.default](x, 1, 20)
-    return written
-
-
 def _soft_margin_loss(x: Tensor, y: Tensor, reduction: int) -> Tensor:
     """Return ``log(1 + exp(-x * y))``."""
-    return _reduced(_softplus(-(x * y)), reduction)
+    return _reduced(softplus(-(x * y)), reduction)
 
 
 def _cross_entropy_of_logits(
@@ -77,7 +72,7 @@ def _cross_entropy_of_logits(
     """Return ``log(1 + exp(x)) - x * y``."""
     if weight is not None or positive_weight is not None:
         return None
-    return _reduced(_softplus(x) - x * y, reduction)
+    return _reduced(softplus(x) - x * y, reduction)
 
 
 def _margin_ranking_loss(
