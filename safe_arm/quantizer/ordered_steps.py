@@ -180,7 +180,7 @@ SLOW_ON_ETHOS_U = (
     write_bell_curves,
     refine_inverse_lengths,
 )
-SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots)
+SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots, write_mean_squares)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)
 #: Steps whose results have 8 bits, all of them: a function of 16 bits is finer by itself.

@@ -5,8 +5,11 @@ from typing import ClassVar
 import pytest
 import torch
 import torch.nn.functional as F
-from ratios import exactly_on, ours_exactly, ratio, ratio_of_rounded_borders, ratios
+from graph_changes import annotated
+from lowering import targets
+from ratios import exactly_on, for_ethos_u, ours_exactly, ratio, ratio_of_rounded_borders, ratios
 from rewriting import Rewriting
+from small import Lambda
 
 from safe_arm.quantizer.precision.mean_squares import write_mean_squares
 
@@ -68,9 +71,17 @@ def test_the_one_delegate_is_exact(name, profile):
     ours_exactly(MEANS[name][0], SAMPLES[:2], profile)
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 @pytest.mark.parametrize("name", ["loss", "mean of all"])
-def test_an_ethos_u_computes_the_same(target, name):
+def test_an_ethos_u55_computes_the_same(name):
     rule, gain = MEANS[name]
-    ours = ratio(exactly_on(target, rule, SAMPLES), rule, SAMPLES)
+    ours = ratio(exactly_on("ethos-u55-128", rule, SAMPLES), rule, SAMPLES)
     assert ours > ratio_of_rounded_borders(rule, SAMPLES) + gain
+
+
+def test_an_ethos_u85_leaves_powers_unless_accuracy_is_preferred():
+    """By Vela's estimate a small autoencoder takes 19 % more cycles for it."""
+    quantizer = for_ethos_u("ethos-u85-256")
+    powers = Lambda(MEANS["mean of all"][0])
+    assert "pow" in targets(annotated(powers, quantizer, SAMPLES[0]))
+    quantizer.prefers_accuracy = True
+    assert "pow" not in targets(annotated(powers, quantizer, SAMPLES[0]))
