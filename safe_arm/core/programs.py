@@ -57,6 +57,13 @@ def constant_placeholders(program: Program) -> frozenset[str]:
     return frozenset(held_names(program))
 
 
+def written_placeholders(program: Program) -> frozenset[str]:
+    """Return the names of the placeholders that hold buffers which a program writes."""
+    mutated = set(program.graph_signature.buffers_to_mutate.values())
+    names = held_names(program)
+    return frozenset(name for name, held in names.items() if held in mutated)
+
+
 def constants(program: Program, state: Mapping[str, Tensor]) -> dict[Node, Tensor]:
     """Return, by placeholder, the parameters, lifted constants and those buffers that a program does not change.
 

@@ -11,7 +11,11 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from safe_arm.core.island import Island, call_functions, islands, op_name
-from safe_arm.core.programs import constant_placeholders, constants
+from safe_arm.core.programs import (
+    constant_placeholders,
+    constants,
+    written_placeholders,
+)
 from safe_arm.core.ranges import Ranges
 from safe_arm.partitioner.checks import CHECKS, Check, Context, Policy, Refusal
 from safe_arm.partitioner.weights import weights_of
@@ -52,6 +56,7 @@ def plan(
         policy,
         constant_placeholders(exported_program),
         Ranges(partial(_known, exported_program)),
+        written_placeholders(exported_program),
     )
     refusals: list[Refusal] = []
     for node in call_functions(graph_module):

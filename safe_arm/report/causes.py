@@ -183,7 +183,7 @@ def _advice(report: Report, verdict: NodeVerdict) -> str:
     refused = text.partition(" Supported ")[0]
     if re.search(_OF_PIXELS, refused, re.IGNORECASE):
         return _CAST_ONCE
-    if verdict.stage == "stock":
+    if verdict.stage == "stock" or verdict.issue == "T73":
         advice = _advice_for_target(report, text, verdict.op)
         if advice.startswith("quantise it") and re.search(_OF_LOSSES, verdict.written):
             return advice.replace("quantise it", _WRITTEN.format(verdict.written), 1)

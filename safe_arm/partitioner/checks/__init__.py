@@ -6,6 +6,7 @@ from safe_arm.partitioner.checks.non_fuseable_island import NonFuseableIsland
 from safe_arm.partitioner.checks.poles_of_int16 import PolesOfInt16
 from safe_arm.partitioner.checks.steps_of_int16 import StepsOfInt16
 from safe_arm.partitioner.checks.unsigned_at_float import UnsignedAtFloat
+from safe_arm.partitioner.checks.written_int64 import WrittenInt64
 
 CHECKS: tuple[Check, ...] = (
     NonFuseableIsland(),
@@ -13,6 +14,7 @@ CHECKS: tuple[Check, ...] = (
     PolesOfInt16(),
     UnsignedAtFloat(),
     EmptyTensors(),
+    WrittenInt64(),
 )
 
 

@@ -17,11 +17,19 @@ POLICIES: tuple[Policy, ...] = ("reject", "propagate", "best")
 
 @dataclass(frozen=True)
 class Context:
-    """The knowledge of a check beyond its node: the policy, the placeholders that hold constants, ranges of values."""
+    """The knowledge of a check beyond its node.
+
+    Attributes:
+        policy: what to do with non-fuseable islands.
+        constants: the names of placeholders that hold parameters, buffers or lifted constants.
+        ranges: those of values.
+        written: the names of placeholders that hold buffers which the net writes.
+    """
 
     policy: Policy
     constants: frozenset[str] = frozenset()
     ranges: Ranges = field(default_factory=Ranges)
+    written: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
