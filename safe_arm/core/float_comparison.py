@@ -44,6 +44,7 @@ class FloatComparison:
             compute the float net up to float rounding.
         note: why something was not compared, in one sentence; empty if all was.
         method: the method of the program.
+        shown: number of calibration samples that the program was calibrated on; 0 if that is not known.
     """
 
     outputs: tuple[OutputFidelity, ...] = ()
@@ -51,6 +52,7 @@ class FloatComparison:
     proven: int = 0
     note: str = ""
     method: str = "forward"
+    shown: int = 0
 
     @property
     def sqnr(self) -> float | None:

@@ -51,12 +51,20 @@ def float_net_lines(comparison: FloatComparison) -> list[str]:
         lines.append(f"{counted(rest, 'more output')}, none worse")
     note = comparison.note
     if lines:
-        lines[-1] += f", on {counted(comparison.samples, 'calibration sample')}"
+        lines[-1] += f", on {_samples(comparison)}"
     elif note:
         note = f"not compared with the float net: {note}"
     if note:
         lines.append(note)
     return lines
+
+
+def _samples(comparison: FloatComparison) -> str:
+    """Return how many samples were compared, and of how many if some were not."""
+    if comparison.shown <= comparison.samples:
+        return counted(comparison.samples, "calibration sample")
+    all_of_them = counted(comparison.shown, "calibration sample")
+    return f"the first {comparison.samples} of {all_of_them}"
 
 
 def _worst_outputs(outputs: Sequence[OutputFidelity]) -> list[OutputFidelity]:

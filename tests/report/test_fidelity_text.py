@@ -105,6 +105,12 @@ def test_of_one_sample_the_worst_is_not_said_twice():
     assert line == "38.2 dB at output 0, on 1 calibration sample"
 
 
+def test_of_more_samples_than_are_compared_it_says_so():
+    output = OutputFidelity("output 0", 38.2)
+    (line,) = float_net_lines(FloatComparison((output,), 32, shown=48))
+    assert line == "38.2 dB at output 0, on the first 32 of 48 calibration samples"
+
+
 def test_what_was_not_compared_is_said_with_its_reason_and_nothing_else():
     assert float_net_lines(FloatComparison(note="the net has a loop")) == [
         "not compared with the float net: the net has a loop"

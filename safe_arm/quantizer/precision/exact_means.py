@@ -40,7 +40,7 @@ _PRODUCT = _ATEN.mul.Tensor
 #: The most by which a factor times the number of values is off 1.
 _ROUNDED = 1e-6
 #: A mean of codes may be in the middle of two parts of a step, which TOSA rounds otherwise; this share of it is not.
-_NO_TIE = 1 - 1e-5
+NO_TIE = 1 - 1e-5
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def mean_subtracted(difference: Node, is_wanted: Callable[[Node], bool]) -> Mean
 def _keep(mean: Mean) -> None:
     exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
     annotation_of(mean.total).output_qspec = exact
-    product = multiply_exactly(mean.scaled, mean.total, exact, _NO_TIE)
+    product = multiply_exactly(mean.scaled, mean.total, exact, NO_TIE)
     last = mean.scaled
     for view in mean.views:
         annotation = annotation_of(view)

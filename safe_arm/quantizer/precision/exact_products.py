@@ -138,11 +138,19 @@ def _takes_difference(
     reader: Node, difference: Node, size: int, largest: Mapping[Node, int]
 ) -> bool:
     if is_square(reader):
-        return is_summed(reader, size**2, LARGEST_RESCALED)
+        return is_summed(reader, size**2, _most_of_sums(reader))
     if not _takes(reader, difference, size, largest):
         return False
     roots = [largest.get(factor, 0) for factor in reader.all_input_nodes]
     return max(roots) * size * _code_after(reader) <= INT32.max // 2
+
+
+def _most_of_sums(square: Node) -> int:
+    """Return the largest magnitude that sums of a square may have: those of rows are rescaled for the sum of all."""
+    for rows in square.users:
+        if any(reader.target is _SUM for reader in rows.users):
+            return LARGEST_RESCALED
+    return INT32.max
 
 
 def _code_after(product: Node) -> int:

@@ -25,7 +25,12 @@ from safe_arm._compat.annotations import (
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.quantizer.graphs.graph_edits import is_call, squared
-from safe_arm.quantizer.precision.exact_means import Mean, mean_subtracted
+from safe_arm.quantizer.precision.exact_means import (
+    NO_TIE,
+    Mean,
+    mean_subtracted,
+    multiply_exactly,
+)
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
     exact_spec,
@@ -45,8 +50,8 @@ _PRODUCT = _ATEN.mul.Tensor
 _SUM = _ATEN.sum.dim_IntList
 #: Steps of a difference in one of the values.
 _STEPS = 64
-#: Codes of the largest sum of values, which is multiplied by 8 bits.
-_CODES = (LARGEST_RESCALED + 1) // 256
+#: Codes of the largest sum of values, which is multiplied by a number of one code.
+_CODES = (LARGEST_RESCALED + 1) // 2
 #: The largest square of a code of 16 bits, and a little more for the sum's rounding.
 _SQUARE = 1.01 * 2**30
 #: A difference may be twice as large as its square, which has the 16 bits of the values, and a tenth for the rounding.
@@ -116,18 +121,15 @@ def _keep_mean(mean: Mean, spec: QuantizationSpec) -> None:
     place = (mean.total.all_input_nodes[0], mean.total)
     annotation_of(mean.total).output_qspec = exact_spec([place])
     size = terms_of(mean.total) * LARGEST
-    annotation = annotation_of(mean.scaled)
-    annotation.allow_implicit_sharing = False
-    specs = annotation.input_qspec_map
     factor: Any = mean.scaled.args[1]
-    specs[mean.total] = exact_spec([place], min(1.0, _CODES / size))
-    specs[factor] = in_8_bits(spec)
+    specs_read(mean.scaled)[factor] = in_8_bits(spec)
+    read = exact_spec([place], min(1.0, _CODES / size))
+    product = multiply_exactly(mean.scaled, mean.total, read, NO_TIE)
     last = mean.scaled
-    annotation.output_qspec = product_spec(last)
     for view in mean.views:
         annotation = annotation_of(view)
-        annotation.input_qspec_map[last] = annotation_of(mean.scaled).output_qspec
-        annotation.output_qspec = annotation_of(mean.scaled).output_qspec
+        annotation.input_qspec_map[last] = product
+        annotation.output_qspec = product
         last = view
 
 

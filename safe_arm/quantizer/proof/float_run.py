@@ -240,7 +240,8 @@ class FloatRun:
         for output in outputs:
             _warn_if_poor(output, samples)
         proven = len(self.trials) + self._proven
-        comparison = FloatComparison(outputs, samples, proven, "; ".join(self._notes))
+        note = "; ".join(self._notes)
+        comparison = FloatComparison(outputs, samples, proven, note, shown=self._seen)
         text = Compared(to_json(comparison))
         text.samples = self._kept_samples()
         _write(converted, text)

@@ -20,14 +20,11 @@ _LINEAR = 15.0
 def _softplus(x: Tensor, beta: float, threshold: float) -> Tensor | None:
     if beta <= 0 or threshold < _LINEAR:
         return None
-    if beta == 1:
-        return softplus(x)
-    return x.relu() + _rest(x, beta) * (1 / beta)
-
-
-def softplus(x: Tensor) -> Tensor:
-    """Return ``log(1 + exp(x))``, in terms of which no exponential is larger than 1."""
-    return x.relu() + _rest(x)
+    # No exponential is larger than 1.
+    rest = _rest(x, beta)
+    if beta != 1:
+        rest = rest * (1 / beta)
+    return x.relu() + rest
 
 
 def _rest(x: Tensor, beta: float = 1) -> Tensor:

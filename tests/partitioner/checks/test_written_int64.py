@@ -28,7 +28,7 @@ def net():
 
 
 def test_stock_dies_at_the_input_of_its_delegate():
-    with pytest.raises(ValueError, match="b_n"):
+    with pytest.raises(Exception, match=r"b_n|An error occurred when running"):  # the second on 1.4
         stock_lower(net(), image(), TOSAPartitioner(tosa(FLOAT)))
 
 

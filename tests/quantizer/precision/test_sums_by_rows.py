@@ -3,14 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from graph_changes import annotated, changes_once, wide
+from graph_changes import annotated, changes_once, graph_of, wide
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, targets, tosa
 from ratios import both, ratio
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
-from safe_arm.quantizer.precision.sums_by_rows import sum_by_rows
+from safe_arm.quantizer.precision.sums_by_rows import part, sum_by_rows
 
 
 def images(seed, size):
@@ -45,12 +45,11 @@ def test_the_one_delegate_is_exact_and_stock_s_partitioner_computes_it_too(pair,
     assert stock_codes_apart(ours, samples[0], tosa(PROFILES[0])) == 0
 
 
-#: Sums that have one dimension, keep none, or are not of squares of differences from a mean.
+#: Sums that have one dimension, or are not of squares of differences from a mean.
 KEPT = {
     "a norm of rows": lambda m, x: F.layer_norm(x, (16,)),
     "squares of values": lambda m, x: x * ((x * x).mean((2, 3), True) + 1e-3).rsqrt(),
     "a mean": lambda m, x: x - x.mean((2, 3), True),
-    "a variance without its dimensions": lambda m, x: ((x - x.mean((2, 3), True)) ** 2).sum((2, 3)),
 }
 
 
@@ -64,6 +63,13 @@ def test_the_near_miss_is_left_alone(rule):
     model = quantizer.transform_for_annotation(exported(Lambda(rule), images(0, 16)))
     before = sums(model)
     assert sums(quantizer.annotate(model)) == before
+
+
+@pytest.mark.parametrize("rule", [lambda m, x: x.sum((2, 3)), lambda m, x: x.sum(3, True)], ids=["shape", "dimension"])
+def test_a_sum_that_loses_its_dimensions_or_has_one_is_not_parted(rule):
+    model = graph_of(rule, *images(0, 16))
+    (total,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sum.dim_IntList)
+    assert part(total) is None
 
 
 def test_twice_equals_once():
