@@ -66,7 +66,7 @@ def _layers(
     return new, F.linear(state, state_weight, state_bias)
 
 
-def _lstm(
+def lstm_step(
     x: Tensor, states: list[Tensor], *weights: Any, adds_bias: bool = False
 ) -> list[Tensor]:
     """Return the states behind a step; stock raises on a step that reads the states of another."""
@@ -114,7 +114,7 @@ def _is_zeros(state: Node) -> bool:
 
 CELLS: dict[Any, Callable[..., Any]] = {
     _ATEN.gru_cell.default: _gru,
-    _ATEN.lstm_cell.default: _lstm,
+    _ATEN.lstm_cell.default: lstm_step,
     _ATEN.rnn_tanh_cell.default: _plain(torch.tanh),
     _ATEN.rnn_relu_cell.default: _plain(torch.relu),
 }

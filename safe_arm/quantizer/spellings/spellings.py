@@ -16,6 +16,7 @@ from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, rewrite_nodes
 from safe_arm.quantizer.graphs.own_writes import functional_of
+from safe_arm.quantizer.spellings.projected_layers import PROJECTED
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
 from safe_arm.quantizer.spellings.spelled_arithmetic import (
     ARITHMETIC,
@@ -48,6 +49,7 @@ _FUNCTIONS: dict[Any, Any] = {
     **ACTIVATIONS,
     **ARITHMETIC,
     **CELLS,
+    **PROJECTED,
     **FOLDS,
     **LOSSES,
     **NORMS,
