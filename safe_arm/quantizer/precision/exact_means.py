@@ -40,7 +40,7 @@ _PRODUCT = _ATEN.mul.Tensor
 #: The most by which a factor times the number of values is off 1.
 _ROUNDED = 1e-6
 #: A mean of codes may be in the middle of two parts of a step, which TOSA rounds otherwise; this share of it is not.
-NO_TIE = 1 - 1e-5
+_NO_TIE = 1 - 1e-5
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def keep_means_exact(means: Mapping[Node, Mean]) -> None:
         specs = annotation.input_qspec_map
         if not isinstance(specs.get(difference.args[1]), DerivedQuantizationSpec):
             continue
-        _keep(mean)
+        keep_mean_exact(mean)
         # The mean is in finer codes than it is subtracted in; torchao would take it as it is.
         annotation.allow_implicit_sharing = False
         if source in first:
@@ -159,10 +159,18 @@ def mean_subtracted(difference: Node, is_wanted: Callable[[Node], bool]) -> Mean
     return Mean(total, scaled, tuple(views))
 
 
-def _keep(mean: Mean) -> None:
-    exact = exact_spec([(mean.total.all_input_nodes[0], mean.total)])
+def keep_mean_exact(mean: Mean, steps: float = 1.0) -> None:
+    """Sum values, and multiply the sum by their share, in 32 bits.
+
+    Args:
+        mean: the mean; the annotations of its operators are changed.
+        steps: the number of steps of the sum, as it is multiplied, in one of the values.
+    """
+    place = (mean.total.all_input_nodes[0], mean.total)
+    exact = exact_spec([place])
     annotation_of(mean.total).output_qspec = exact
-    product = multiply_exactly(mean.scaled, mean.total, exact, NO_TIE)
+    read = exact if steps == 1 else exact_spec([place], steps)
+    product = multiply_exactly(mean.scaled, mean.total, read, _NO_TIE)
     last = mean.scaled
     for view in mean.views:
         annotation = annotation_of(view)

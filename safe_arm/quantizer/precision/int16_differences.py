@@ -26,10 +26,9 @@ from safe_arm._compat.annotations import (
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
 from safe_arm.quantizer.graphs.graph_edits import is_call, squared
 from safe_arm.quantizer.precision.exact_means import (
-    NO_TIE,
     Mean,
+    keep_mean_exact,
     mean_subtracted,
-    multiply_exactly,
 )
 from safe_arm.quantizer.precision.exact_products import (
     CODE,
@@ -118,19 +117,10 @@ def _is_summed(square: Node) -> bool:
 
 def _keep_mean(mean: Mean, spec: QuantizationSpec) -> None:
     """Sum values, and multiply the sum by their share, in 32 bits."""
-    place = (mean.total.all_input_nodes[0], mean.total)
-    annotation_of(mean.total).output_qspec = exact_spec([place])
-    size = terms_of(mean.total) * LARGEST
     factor: Any = mean.scaled.args[1]
     specs_read(mean.scaled)[factor] = in_8_bits(spec)
-    read = exact_spec([place], min(1.0, _CODES / size))
-    product = multiply_exactly(mean.scaled, mean.total, read, NO_TIE)
-    last = mean.scaled
-    for view in mean.views:
-        annotation = annotation_of(view)
-        annotation.input_qspec_map[last] = product
-        annotation.output_qspec = product
-        last = view
+    size = terms_of(mean.total) * LARGEST
+    keep_mean_exact(mean, min(1.0, _CODES / size))
 
 
 def _keep(difference: Node, spec: QuantizationSpec) -> None:
