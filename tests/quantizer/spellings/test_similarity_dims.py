@@ -11,7 +11,9 @@ from small import Lambda
 from stubborn import exported, transformed
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.quantizer.graphs.sized_fills import store_fills
 from safe_arm.quantizer.precision.fine_lengths import refine_lengths
+from safe_arm.quantizer.precision.mean_squares import write_mean_squares
 from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
 
 INPUTS = (torch.randn(1, 6, 6, generator=torch.Generator().manual_seed(0)), torch.linspace(-1, 1, 36).view(1, 6, 6))
@@ -46,7 +48,8 @@ def test_sizes_are_broadcast_before_they_are_summed():
 def test_where_stock_is_right_and_the_rows_are_long_the_graph_is_stock_s_but_for_its_lengths():
     inputs = tuple(rows.repeat(1, 100, 1) for rows in INPUTS)
     stock = transformed(similarity(1), TOSAQuantizer, inputs)
-    refine_lengths(stock)
+    for step in (store_fills, refine_lengths, write_mean_squares):
+        step(stock)
     assert transformed(similarity(1), SafeTOSAQuantizer, inputs).code == stock.code
 
 
