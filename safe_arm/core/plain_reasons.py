@@ -37,7 +37,7 @@ _RAW = (
         r"a cast of \1 is not supported",
     ),
     (r"^Op is not supported on U55\.$", "an Ethos-U55 does not support this operator"),
-    # What its check of convolutions says, with the names of another order of dimensions.
+    # Its check of convolutions names the dimensions in another order.
     (
         r"^Unsupported stride of (\(.*?\)) for Ethos-U55\..*",
         r"an Ethos-U55 takes a transposed convolution with strides of (1, 1) or (2, 2), of (1, 2) for one row and of "

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.fx import Node
 
+from safe_arm.core.differences import absolute_difference
 from safe_arm.core.errors import SafeArmError
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.verification.concrete_sizes import (
@@ -301,7 +302,8 @@ class _Trials:
         high = self._evaluated(inputs, branches_up=False, nan_goes_to=math.inf)
         depends = {}
         for node in self._delegate.outputs:
-            depends[node] = low.values[node] != high.values[node]
+            apart = absolute_difference(low.values[node], high.values[node])
+            depends[node] = apart > 0
         return depends
 
     def _operators_checked(

@@ -24,6 +24,8 @@ from safe_arm._compat.annotations import (
     specs_read,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
+from safe_arm.core.island import op_name
+from safe_arm.core.operators import RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import is_call, squared
 from safe_arm.quantizer.precision.exact_means import (
     Mean,
@@ -39,6 +41,7 @@ from safe_arm.quantizer.precision.exact_products import (
     wide_spec,
 )
 from safe_arm.quantizer.precision.fine_roots import fine_roots
+from safe_arm.quantizer.precision.int16_roots import squares_in
 from safe_arm.quantizer.precision.int16_steps import LARGEST, in_8_bits, is_of_int16
 from safe_arm.quantizer.precision.sums_by_rows import part
 from safe_arm.quantizer.precision.two_steps import TwoSteps
@@ -82,13 +85,18 @@ def _keep_product(product: Node, root: TwoSteps) -> None:
         return
     spec = plain_spec(spec_at(difference.args[0]))
     mean = mean_subtracted(difference, is_of_int16)
-    if spec is None or mean is None or not _is_read_finely(difference, product):
+    squares = squares_in(root.argument)
+    if spec is None or mean is None or squares is None:
+        return
+    if not _has_own_mean(difference, mean) or not _is_read_finely(difference, product):
+        return
+    if not _is_same(squares.value, difference, mean):
         return
     if terms_of(mean.total) * LARGEST > LARGEST_RESCALED:
         return
     _keep_mean(mean, spec)
     _keep(difference, spec)
-    of_root = partial(_of_root, terms=terms_of(mean.total))
+    of_root = partial(_of_root, share=squares.factor)
     places: list[Any] = [
         difference.args[0],
         (root.fine, product),
@@ -98,6 +106,33 @@ def _keep_product(product: Node, root: TwoSteps) -> None:
     del specs[difference]  # torchao makes observers in the order of this map.
     specs[difference] = wide_spec(places, of_root)
     annotation_of(product).allow_implicit_sharing = False
+
+
+def _has_own_mean(difference: Node, mean: Mean) -> bool:
+    """Tell whether the mean that is subtracted is that of the minuend."""
+    return _unshaped(mean.total.args[0]) is _unshaped(difference.args[0])
+
+
+def _is_same(squared_value: Node, difference: Node, mean: Mean) -> bool:
+    """Tell whether a value is a difference, or another one of the same minuend and mean.
+
+    No value of a row is larger than the root of the sum of its squares. Than another row's it may be, by any factor,
+    and its product with the inverse root of that would wrap around.
+    """
+    if squared_value is difference:
+        return True
+    if squared_value.target is not _DIFFERENCE:
+        return False
+    if squared_value.args[0] is not difference.args[0]:
+        return False
+    other = mean_subtracted(squared_value, is_of_int16)
+    return other is not None and other.total.args == mean.total.args
+
+
+def _unshaped(value: Any) -> Any:
+    while isinstance(value, Node) and op_name(value) in RESHAPES:
+        value = value.args[0]
+    return value
 
 
 def _is_read_finely(difference: Node, product: Node) -> bool:
@@ -168,15 +203,15 @@ def _in_steps(observers: Sequence[Any]) -> ScaleAndZero:
     return scale, torch.zeros_like(zero_point)
 
 
-def _of_root(observers: Sequence[Any], terms: int) -> Tensor:
+def _of_root(observers: Sequence[Any], share: float) -> Tensor:
     """Return the scale of a difference whose product with an inverse root fits 32 bits.
 
-    A row has no value larger than its deviation times the root of their number. Of a row that is louder than what
-    calibration showed, half the least rough root is left.
+    A row has no square larger than their mean over its share. Of a row that is louder than what calibration showed,
+    half the least rough root is left.
     """
     value, root, mean = observers
     step = step_of(value)
     least_root = (step_of(mean) * CODE).rsqrt() / 2
     loudest = 2 * LARGEST * step * least_root
-    largest = torch.full_like(step, _SATURATED * terms**0.5).maximum(loudest)
+    largest = torch.full_like(step, _SATURATED / share**0.5).maximum(loudest)
     return torch.maximum(step / _STEPS, largest / step_of(root) / LARGEST_RESCALED)

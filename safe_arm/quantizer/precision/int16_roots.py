@@ -119,6 +119,12 @@ def annotate_rough_root(found: TwoSteps, spec: QuantizationSpec) -> tuple[Node, 
     return place
 
 
+def squares_in(argument: Node) -> MeanSquare | None:
+    """Return the mean or the sum of squares that an inverse root reads, bounded or not; None for others."""
+    mean = mean_square_of(argument) or _bounded_mean(argument)
+    return mean or _bounded_sum(argument)
+
+
 def _bounded_mean(argument: Node) -> MeanSquare | None:
     """Return the mean of squares that a value is the larger of, beside a constant; None if it is not."""
     inner, bound = operands_of(argument, _MAXIMUM)

@@ -29,7 +29,7 @@ _PRODUCT = _ATEN.mul.Tensor
 _SUM = _ATEN.sum.dim_IntList
 _SUM_OF_ALL = _ATEN.sum.default
 _ROOT = _ATEN.rsqrt.default
-#: What stands between a sum of squares and the inverse root of a norm, beside reshapes.
+#: Operators between a sum of squares and the inverse root of a norm, beside reshapes.
 _ON_THE_WAY = (
     _PRODUCT,
     _ATEN.add.Tensor,

@@ -81,10 +81,22 @@ def test_rows_that_are_louder_than_all_those_calibrated_do_not_wrap_around():
     assert codes_apart(manager, graph_module, *alike, *loud, *EXTREMES_OF_ROWS) <= 100
 
 
-#: Differences that are read by more than the product with an inverse root.
+def root_of(x):
+    return ((x - x.mean(-1, True)).square().mean(-1, True) + 1e-3).rsqrt()
+
+
+def over_own_length(x):
+    return x * (x.square().mean(-1, True) + 1e-3).rsqrt()
+
+
+#: Differences that are read by more than the product with an inverse root, or whose root is not that of their squares.
 KEPT = {
     "an output besides": lambda m, x: (x - x.mean(-1, True), F.layer_norm(x, (32,))),
     "a product with another value": lambda m, x: (x - x.mean(-1, True)) * x,
+    "the root of another value": lambda m, x: (x - x.mean(-1, True)) * root_of(x.flip(1)),
+    "the mean of another value": lambda m, x: (x - x.flip(1).mean(-1, True)) * root_of(x),
+    "a mean of other rows": lambda m, x: over_own_length(x - x.flip(1).mean(-1, True)),
+    "the mean of another dimension": lambda m, x: (x - x.mean(-2, True)) * root_of(x),
 }
 
 
