@@ -1,4 +1,4 @@
-"""Inputs that exercise a delegate's input domain: random, at the zero point, at both ends, alternating, or mixed."""
+"""Inputs that exercise a delegate's domain: random, at the zero point, at both ends, mixed, or loud beside quiet."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ Interval = tuple[int, int]
 _INT8 = (-128, 127)
 #: Largest integers to try instead, from 0, where an index computed from that range leads beyond its table.
 _SMALLER = (127, 63, 31, 15, 7, 3, 1, 0)
+#: Largest distance from the zero point, in codes, of the values of a quiet row.
+_QUIET = 2
 #: Number of sets of inputs that ``stimuli`` makes, and the number that do where each is expensive.
 STIMULI = 6
 FEWEST = 2
@@ -140,6 +142,37 @@ class _Domain:
             return self.filled(self.high)
         odd = torch.arange(self._count).reshape(self.shape) % 2 == 1
         return torch.where(odd, self.filled(self.high), self.filled(self.low))
+
+    def uneven(self, generator: torch.Generator, place: int) -> Tensor:
+        """Return rows at both extremes beside rows near the zero point, so that one value is loud and another quiet.
+
+        Values that are loud together hide a product that is too large for 32 bits: the root or the mean that it is
+        divided by is as loud.
+
+        Args:
+            generator: chooses the rows.
+            place: the number of this input of the delegate; the first row of every other input is loud and its last one
+                is quiet, and the other way round.
+        """
+        if self.unique or self.dtype == torch.bool or not self._count:
+            return self.random(generator)
+        inner = 2 if len(self.shape) > 3 else 1
+        loud = torch.rand(self.shape[:-inner], generator=generator) < 0.5
+        loud.view(-1)[-1] = place % 2 == 1
+        loud.view(-1)[0] = place % 2 == 0
+        chosen = loud.reshape(loud.shape + (1,) * min(inner, len(self.shape)))
+        return torch.where(chosen, self.alternating(), self._near_zero(generator))
+
+    def _near_zero(self, generator: torch.Generator) -> Tensor:
+        """Return random values at most two codes from the zero point, or small floats."""
+        if self.dtype.is_floating_point and not self.quantised:
+            return self.random(generator) / 100
+        steps = torch.randint(-_QUIET, _QUIET + 1, self.shape, generator=generator)
+        if self.dtype.is_floating_point:
+            return (steps * self.scale).to(self.dtype)
+        return (
+            (steps + int(self.zero)).clamp(int(self.low), int(self.high)).to(self.dtype)
+        )
 
     def patchwork(
         self,
@@ -257,7 +290,9 @@ def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
     yield stimulus("all zero", lambda d: d.filled(d.zero))
     yield stimulus("all lowest", lambda d: d.filled(d.low))
     yield stimulus("all highest", lambda d: d.filled(d.high))
-    yield stimulus("alternating extremes", _Domain.alternating)
+    generator = seeded("uneven rows")
+    uneven = [domain.uneven(generator, place) for place, domain in enumerate(domains)]
+    yield Stimulus("uneven rows", tuple(uneven))
 
 
 def _domain(placeholder: Node, integers: Interval) -> _Domain:

@@ -25,7 +25,7 @@ def test_codes_reach_both_ends_and_the_zero_point(delegate):
     (zero,), (low,), (high,) = made["all zero"], made["all lowest"], made["all highest"]
     assert (low.dtype, low.unique().tolist(), high.unique().tolist()) == (torch.int8, [-128], [127])
     assert len(zero.unique()) == 1
-    (mixed,) = made["alternating extremes"]
+    (mixed,) = made["uneven rows"]
     assert mixed.flatten()[:4].tolist() == [-128, 127, -128, 127]
     (random,) = made["random"]
     assert random.min() < -120
@@ -59,10 +59,12 @@ def test_a_dear_delegate_s_second_input_holds_a_patch_of_every_kind(delegate):
         "all lowest": (slice(0, 4), slice(0, 3)),
         "all highest": (slice(0, 4), slice(3, 6)),
         "all zero": (slice(0, 4), slice(6, 8)),
-        "alternating extremes": (slice(4, 8), slice(0, 3)),
+        "uneven rows": (slice(4, 8), slice(0, 3)),
     }
     for name, (rows, columns) in places.items():
-        assert torch.equal(patched[..., rows, columns], whole[name][0][..., rows, columns]), name
+        # The first channel alone is uneven as a whole.
+        patch, same = (each[:, 0, rows, columns] for each in (patched, whole[name][0]))
+        assert torch.equal(patch, same), name
     assert len(patched[..., 4:, 3:].unique()) > 20, "the rest is random"
 
 
@@ -74,6 +76,48 @@ def test_two_inputs_meet_at_the_same_extremes_and_at_different_ones():
     met = {(a, b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True)}
     assert met >= {(-128, -128), (127, 127)}
     assert met & {(-128, 127), (127, -128)}
+
+
+def rows_of(value):
+    """Tell the rows whose codes span their whole range from those within two codes of the zero point."""
+    spread = value.int().amax(-1) - value.int().amin(-1)
+    assert set(spread.flatten().tolist()) <= {0, 1, 2, 3, 4, 255}
+    return spread.flatten() == 255
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (6, 40), (1, 1, 40), (2, 3, 40), (1, 5, 4, 40)], ids=str)
+def test_of_two_inputs_each_is_loud_where_the_other_is_quiet(shape):
+    inputs = torch.randn(shape), torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    net = Lambda(lambda m, x, y: x * y)
+    (delegate,) = delegates_of(quantize(net, inputs, tosa(PROFILES[0])), inputs, PROFILES[0])
+    loud, quiet = map(rows_of, by_name(delegate.program)["uneven rows"])
+    assert loud[0]
+    assert not quiet[0]
+    if len(loud) > 1:
+        assert not loud[-1]
+        assert quiet[-1]
+
+
+def test_a_row_of_an_image_is_a_channel():
+    inputs = torch.randn(1, 5, 4, 40), torch.randn(1, 5, 4, 40)
+    (delegate,) = delegates_of(Lambda(lambda m, x, y: x + y), inputs, "TOSA-1.0+FP")
+    x, _ = by_name(delegate.program)["uneven rows"]
+    largest = x.abs().flatten(2).amax(-1).flatten()
+    assert set(largest[:1].tolist()) == {8.0}
+    assert largest[-1] < 0.1
+
+
+def test_a_product_that_wraps_around_where_one_factor_is_loud_is_no_secret():
+    """The difference and the root are loud and quiet together unless their inputs are not."""
+
+    def over_another(m, x, y):
+        return (x - x.mean(-1, True)) * (y.square().mean(-1, True) + 1e-3).rsqrt()
+
+    inputs = torch.rand(1, 3, 8, 32), torch.rand(1, 3, 8, 32)
+    net = quantize(Lambda(over_another), inputs, tosa("TOSA-1.0+INT+int16"))
+    made = by_name(edge_program(net, inputs))
+    products = {name: net(*values).abs().max() for name, values in made.items()}
+    assert max(products, key=products.get) == "uneven rows"
 
 
 def test_six_sets_where_that_is_cheap_and_two_where_it_is_dear(delegate, monkeypatch):
