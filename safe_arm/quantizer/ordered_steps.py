@@ -80,6 +80,7 @@ from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
 from safe_arm.quantizer.spellings.compared_indices import compare_in_32_bits
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
+from safe_arm.quantizer.spellings.constant_factors import fold_constant_factors
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.given_batches import give_batches
@@ -142,6 +143,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     mask_exponentials,
     choose_numbers,
     fill_from_tensors,
+    fold_constant_factors,
     pass_tensors_in,
     drop_copies_in_branches,
 )
@@ -185,10 +187,17 @@ SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots, write_mean_squares)
 NEEDED_BY_INT16 = (write_norm_roots,)
 #: Steps whose results have 8 bits, all of them: a function of 16 bits is finer by itself.
 OF_INT8_ALONE = (share_first_steps, refine_inverse_lengths)
+#: Steps that make one operator of several, which may have configs of their own.
+OF_ONE_CONFIG = (fold_constant_factors,)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (select_at_run_time,)
 #: Steps whose result has no finite gradient, or has not been trained.
-NOT_TRAINED = (compute_in_float32, refine_logs, write_norm_roots)
+NOT_TRAINED = (
+    compute_in_float32,
+    fold_constant_factors,
+    refine_logs,
+    write_norm_roots,
+)
 KEPT_IN_16_BITS = (
     keep_int16_reciprocals,
     keep_int16_roots,

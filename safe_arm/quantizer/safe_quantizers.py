@@ -254,6 +254,8 @@ class _SafeRules(CheckedSettings):
         if step in ordered_steps.SLOW_ON_ETHOS_U85 and self._spares_cycles_of_u85():
             is_needed = step in ordered_steps.NEEDED_BY_INT16
             return not (is_needed and self.is_set_to_int16)
+        if step in ordered_steps.OF_ONE_CONFIG and self.is_set_in_part:
+            return True
         if step in ordered_steps.OF_INT8_ALONE:
             return self.is_set_to_int16
         return step in ordered_steps.NOT_TRAINED and self._trains

@@ -27,11 +27,13 @@ class CheckedSettings(TOSAQuantizer):
 
     Attributes:
         is_set_by_name: some operators have a config by their names.
+        is_set_in_part: some operators have a config of their own, by their names, modules or targets.
         is_set_to_int16: some operators have a config with activations of 16 bits.
         training_config: the latest config for training that was set; None if there is none.
     """
 
     is_set_by_name = False
+    is_set_in_part = False
     is_set_to_int16 = False
     training_config: QuantizationConfig | None = None
 
@@ -59,6 +61,7 @@ class CheckedSettings(TOSAQuantizer):
         quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set a module type's config as the stock class does, if the profile can run it."""
+        self.is_set_in_part = True
         return super().set_module_type(module_type, self._checked(quantization_config))
 
     def set_module_name(
@@ -68,6 +71,7 @@ class CheckedSettings(TOSAQuantizer):
 
         A name that the net does not have is warned of when the net is prepared.
         """
+        self.is_set_in_part = True
         self._named.add_module(module_name)
         return super().set_module_name(module_name, self._checked(quantization_config))
 
@@ -95,6 +99,7 @@ class CheckedSettings(TOSAQuantizer):
         quantization_config: QuantizationConfig | None,
     ) -> TOSAQuantizer:
         """Set the config of all calls of an operator as the stock class does, if the profile can run it."""
+        self.is_set_in_part = True
         super().set_node_target(node_target, self._checked(quantization_config))
         return self
 
@@ -102,11 +107,13 @@ class CheckedSettings(TOSAQuantizer):
         self, quantization_config: QuantizationConfig | None, node_finder: NodeFinder
     ) -> TOSAQuantizer:
         """Set the config of what a finder finds as the stock class does, if the profile can run it."""
+        self.is_set_in_part = True
         super().set_node_finder(self._checked(quantization_config), node_finder)
         return self
 
     def add_quantizer(self, quantizer: Quantizer) -> TOSAQuantizer:
         """Let another quantiser annotate first, as the stock class does."""
+        self.is_set_in_part = True
         super().add_quantizer(quantizer)
         return self
 

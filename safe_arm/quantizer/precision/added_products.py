@@ -25,8 +25,13 @@ from safe_arm._compat.annotations import (
     specs_of,
     specs_read,
 )
-from safe_arm.quantizer.graphs.graph_edits import is_stored, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    is_stored,
+    stored_tensor,
+    tensor_of,
+)
 from safe_arm.quantizer.precision.exact_products import (
+    CODE,
     INT32,
     exact_spec,
     is_annotated,
@@ -105,7 +110,9 @@ def _kept_products(
         if not only_of_exact or not largest.keys().isdisjoint(term.args):
             products.append(term)
     for other in addition.args[:2]:
-        if other not in products and not is_observed(other, addition):
+        if other in products or _is_constant(other, addition):
+            continue
+        if not is_observed(other, addition):
             return []
     return products
 
@@ -117,7 +124,9 @@ def _keep_products(addition: Node, products: list[Node]) -> None:
         places: list[EdgeOrNode] = [(factor, product) for factor in product.args[:2]]
         annotation_of(product).output_qspec = exact_spec(places)
         factors.append(places)
-    spec = spec_of_products(factors, others)
+    observed = [term for term in others if not is_stored(term)]
+    constants = [stored_tensor(term) for term in others if is_stored(term)]
+    spec = spec_of_products(factors, observed, constants)
     annotation = annotation_of(addition)
     annotation.input_qspec_map = dict.fromkeys(addition.all_input_nodes, spec)
     annotation.allow_implicit_sharing = False
@@ -184,6 +193,11 @@ def is_number(factor: object) -> bool:
     return is_stored(factor) and value is not None and value.numel() == 1
 
 
+def _is_constant(term: object, addition: Node) -> TypeGuard[Node]:
+    """Tell whether what is added to a product is a constant that is quantised to 8 bits: the bias of a norm."""
+    return is_stored(term) and is_int8(term, addition)
+
+
 def is_observed(term: object, addition: Node) -> TypeGuard[Node]:
     """Tell whether what is added to a product is an int8 tensor with a domain of its own."""
     if not isinstance(term, Node) or not is_int8(term, addition):
@@ -202,24 +216,32 @@ def _shares(reader: Node, term: Node) -> bool:
 
 
 def spec_of_products(
-    factors: list[list[EdgeOrNode]], others: list[Node]
+    factors: list[list[EdgeOrNode]],
+    others: list[Node],
+    constants: Sequence[Tensor | None] = (),
 ) -> DerivedQuantizationSpec:
     """Return the specification of integers in the largest scale of some products, or larger for what is added.
 
     Args:
         factors: for each product, where its two factors are observed.
         others: what is added to them, in 8 bits.
+        constants: the constants that are added to them.
     """
     places = [place for each in factors for place in each]
-    return wide_spec([*places, *others], partial(_largest_scale, products=len(factors)))
+    sizes = [float(each.abs().max()) for each in constants if each is not None]
+    least = max(sizes, default=0.0) / CODE / _FINEST
+    scale_of = partial(_largest_scale, products=len(factors), least=least)
+    return wide_spec([*places, *others], scale_of)
 
 
-def _largest_scale(observers: Sequence[Any], products: int) -> Tensor:
-    """Return the largest of the products' scales and what the others need."""
+def _largest_scale(
+    observers: Sequence[Any], products: int, least: float = 0.0
+) -> Tensor:
+    """Return the largest of the products' scales, what the others need, and the least there may be."""
     scales = list(map(step_of, observers))
     factors, others = scales[: 2 * products], scales[2 * products :]
     candidates = [
         factors[index] * factors[index + 1] for index in range(0, len(factors), 2)
     ]
     candidates += [scale / _FINEST for scale in others]
-    return torch.stack(candidates).amax(0)
+    return torch.stack(candidates).amax(0).clamp(min=least)
