@@ -129,6 +129,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     name_extreme_indices,
     compare_in_32_bits,
     limit_pieces,
+    fold_constant_factors,
     compute_constants,
     part_layers,
     select_at_run_time,
@@ -143,7 +144,6 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     mask_exponentials,
     choose_numbers,
     fill_from_tensors,
-    fold_constant_factors,
     pass_tensors_in,
     drop_copies_in_branches,
 )

@@ -17,8 +17,10 @@ from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     is_float32,
     is_read_once,
+    is_stored,
     rewrite_nodes,
 )
+from safe_arm.quantizer.graphs.own_names import write_name
 
 _ATEN = torch.ops.aten
 
@@ -37,6 +39,8 @@ _LAYERS: dict[Any, tuple[int, int]] = {
 }
 #: The place of the number of groups among the arguments of a transposed convolution.
 _GROUPS = 6
+#: The least magnitude of a factor that may make a mask hide scores.
+_HIDES = 100.0
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,7 @@ def _in_layer(node: Node, last: Affine, values: ConstantValues) -> Node | None:
             return None
         shape = [1] * held.dim()
         shape[channels] = -1
-        weight = write.constant(held.detach() * factor.view(shape), "weight")
+        weight = _stored(write, held * factor.view(shape), weight, "weight")
         added = None if added is None else added * factor
     if last.offset is not None:
         offset = _by_channel(last.offset, layer, place)
@@ -227,8 +231,16 @@ def _in_layer(node: Node, last: Affine, values: ConstantValues) -> Node | None:
             return None
         added = _both(added, offset, torch.add)
     if added is not None:
-        bias = write.constant(added.detach().clone(), "bias")
+        bias = _stored(write, added, bias, "bias")
     return write(target, x, weight, bias, *rest)
+
+
+def _stored(write: Writer, value: Tensor, before: object, name: str) -> Node:
+    """Store a tensor of a layer, which has the user's name of the one before it."""
+    stored = write.constant(value.detach().clone(), name)
+    if is_stored(before):
+        write_name(stored, str(before.target))
+    return stored
 
 
 def _has_one_group(layer: Node) -> bool:
@@ -256,9 +268,9 @@ def _by_channel(constant: Tensor, layer: Node, place: int) -> Tensor | None:
 def _in_two(node: Node, chain: Affine) -> Node | None:
     """Return one product and one sum that compute the chain; None if nothing is gained."""
     left = (chain.factor is not None) + (chain.offset is not None)
-    if left > chain.operators or not left:
+    if not left or left > chain.operators:
         return None
-    if left == chain.operators and not chain.is_offset_first:
+    if left == chain.operators and (not chain.is_offset_first or _is_mask(chain)):
         return None
     write = Writer(node)
     value = chain.value
@@ -269,6 +281,14 @@ def _in_two(node: Node, chain: Affine) -> Node | None:
         offset = _operand(write, chain.offset, "offset")
         value = write(_ATEN.add.Tensor, value, offset)
     return value
+
+
+def _is_mask(chain: Affine) -> bool:
+    """Tell whether a chain may hide scores, ``(1 - mask) * -1e4``, which is written by rules of its own."""
+    factor = chain.factor
+    if factor is not None and float(factor.abs().max()) >= _HIDES:
+        return True
+    return any(not is_float32(source) for source in chain.value.all_input_nodes)
 
 
 def _operand(write: Writer, constant: Tensor, name: str) -> Node | float:

@@ -72,6 +72,8 @@ class TestFactors(Whole):
         "a divided number": lambda m, x: 2.0 / (x + 9.0),
         "integers": lambda m, x: (x.to(torch.int32) + 2) * 3,
         "a scale of channels in groups": lambda m, x: F.conv_transpose2d(x, WEIGHT[:, :2], groups=2) * SCALE,
+        "a mask": lambda m, x: x + (1 - (x > 0).float()) * -1e4,
+        "a mask of floats": lambda m, x: (1 - x) * -1e4,
         "an alpha": lambda m, x: torch.add(m.conv(x), SHIFT, alpha=2),
     }
 
