@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from graph_changes import annotated, changes_once, graph_of, wide
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, targets, tosa
-from ratios import both, ratio
+from ratios import both, ours_exactly, ratio
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
@@ -65,11 +65,34 @@ def test_the_near_miss_is_left_alone(rule):
     assert sums(quantizer.annotate(model)) == before
 
 
-@pytest.mark.parametrize("rule", [lambda m, x: x.sum((2, 3)), lambda m, x: x.sum(3, True)], ids=["shape", "dimension"])
-def test_a_sum_that_loses_its_dimensions_or_has_one_is_not_parted(rule):
-    model = graph_of(rule, *images(0, 16))
+def test_a_sum_over_one_dimension_is_not_parted():
+    model = graph_of(lambda m, x: x.sum(3, True), *images(0, 16))
     (total,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sum.dim_IntList)
     assert part(total) is None
+
+
+def over_bounded_deviation(m, x):
+    return (x - x.mean((-2, -1), True)) / (x.std((-2, -1), keepdim=True) + 1e-2)
+
+
+@pytest.mark.parametrize("size", [8, 192])
+def test_a_bound_that_has_the_domain_of_the_squares_keeps_their_sum(size):
+    """The descriptor nets of kornia normalise their patches so; a bound on a sum that is no more raised KeyError."""
+    examples = [images(seed, size) for seed in range(3)]
+    stock, ours = (ratio(graph, over_bounded_deviation, examples) for graph in both(over_bounded_deviation, examples))
+    assert ours > stock + 1
+
+
+def test_the_sum_of_a_deviation_that_keeps_no_dimensions_has_32_bits():
+    graph_module = ours_exactly(lambda m, x: x.std((-2, -1)), [images(seed, 192) for seed in range(3)])
+    assert len(wide_sums(graph_module)) == 3
+
+
+def wide_sums(graph_module):
+    """The sums of a quantised graph that have 32 bits."""
+    return [
+        node for node in graph_module.graph.nodes if "sum" in node.name and torch.int32 in next(iter(node.users)).args
+    ]
 
 
 def test_twice_equals_once():
