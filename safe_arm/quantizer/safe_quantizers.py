@@ -33,6 +33,7 @@ from safe_arm.quantizer.annotation.integer_views import annotate_integer_views
 from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
 from safe_arm.quantizer.annotation.position_angles import angles_left_alone
 from safe_arm.quantizer.annotation.states_apart import with_states_apart
+from safe_arm.quantizer.annotation.unset_configs import doubts_of_unset
 from safe_arm.quantizer.calibration.branch_observers import share_domains_of_branches
 from safe_arm.quantizer.calibration.calibration_watch import (
     CalibrationWatch,
@@ -270,7 +271,7 @@ class _SafeRules(CheckedSettings):
     def _look_for_doubts(self, model: GraphModule) -> None:
         """Warn about what makes the quantisation of a float graph poor."""
         self._training = in_training_mode(model)
-        for doubt in doubts_of(model):
+        for doubt in (*doubts_of(model), *doubts_of_unset(self)):
             warn_of_doubt(doubt)
 
     def annotate(self, model: GraphModule) -> GraphModule:
