@@ -16,7 +16,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase, any_chain
 
 from safe_arm import seams
 from safe_arm._compat.caches import forget_programs
-from safe_arm._compat.compile_specs import target_of, wants_debug_info
+from safe_arm._compat.compile_specs import target_of, vela_flags, wants_debug_info
 from safe_arm._compat.dynamic_sizes import sizes_kept
 from safe_arm._compat.extraction import copied, is_edge_program, tag_of
 from safe_arm._compat.factories import custom_ops_hidden, custom_ops_of
@@ -34,6 +34,7 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.doubts import doubts
 from safe_arm.core.errors import (
+    DoubtfulInputWarning,
     UnprovenWarning,
     UsageError,
     one_of,
@@ -44,6 +45,7 @@ from safe_arm.core.failure import failure_of
 from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
+from safe_arm.core.vela_flags import check_vela_flags, doubt_of_family
 from safe_arm.core.versions import versions
 from safe_arm.fallback.leftovers import decompose_leftovers, not_left
 from safe_arm.fallback.load_check import check_fallbacks_load
@@ -128,9 +130,9 @@ class SafeArmPartitioner(TOSAPartitioner):
 
     Raises:
         UsageError: an unknown policy, correction or compile spec, a negative ``min_macs``, a time limit that is not
-            positive, a ``repro_dir`` that is a file, no compiler for the target on this machine, ``verify`` without
-            ``preflight`` or without what its ``device`` needs, a negative tolerance, samples that are not finite or,
-            in ``partition``, do not fit the model, and a compiler that does not run.
+            positive, a ``repro_dir`` that is a file, no compiler for the target on this machine, options that Vela does
+            not take, ``verify`` without ``preflight`` or without what its ``device`` needs, a negative tolerance,
+            samples that are not finite or, in ``partition``, do not fit the model, and a compiler that does not run.
         MachineError: in ``partition``, for example if the disk is full; no operator is demoted for that.
     """
 
@@ -166,6 +168,7 @@ class SafeArmPartitioner(TOSAPartitioner):
             verify, preflight, verify_samples, verify_budget, verify_tolerance
         )
         require_compiler(target_of(compile_spec))
+        _check_vela(vela_flags(compile_spec))
         self._device_name = device
         self._device = _device(device, verify, preflight)
         warn_if_untested()
@@ -405,6 +408,15 @@ def _check_numbers(tool_time_limit: float, min_macs: int) -> None:
         raise UsageError(
             f"min_macs {min_macs!r} is negative; 0, the default, delegates all"
         )
+
+
+def _check_vela(flags: tuple[str, ...]) -> None:
+    if not flags:
+        return
+    check_vela_flags(flags)
+    doubt = doubt_of_family(flags)
+    if doubt:
+        warnings.warn(doubt, DoubtfulInputWarning, stacklevel=3)
 
 
 def _check_verifying(verify: bool | None, preflight: bool) -> None:

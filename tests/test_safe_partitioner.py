@@ -2,6 +2,7 @@
 
 import inspect
 import pydoc
+import re
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 from executorch.backends.arm.vgf import VgfCompileSpec, VgfPartitioner
 from lowering import PROFILES, edge_program, executed, lower, output_steps, quantize, tosa
 from small import Lambda, Nothing, image
+from spying import doubts
 
 from safe_arm import SafeArmPartitioner, UsageError
 from safe_arm._compat import tested_releases
@@ -120,3 +122,33 @@ def test_wrong_use_says_what_would_do(arguments, message):
     with pytest.raises(UsageError) as error:
         SafeArmPartitioner(**({"compile_spec": tosa(PROFILES[0])} | arguments))
     assert str(error.value) == message
+
+
+MISNAMED = {
+    "target": (
+        lambda: EthosUCompileSpec("ethos-u85-265"),
+        "target 'ethos-u85-265' is not known; accepted: ethos-u55-32,",
+    ),
+    "system": (
+        lambda: EthosUCompileSpec("ethos-u85-256", system_config="nope"),
+        "Section System_Config.nope not found",
+    ),
+    "flag": (lambda: EthosUCompileSpec("ethos-u85-256", extra_flags=["--foo"]), "unrecognized arguments: --foo"),
+}
+
+
+@pytest.mark.parametrize(("spec", "says"), MISNAMED.values(), ids=MISNAMED)
+def test_what_vela_does_not_take_is_an_error_before_any_lowering(spec, says):
+    assert EthosUPartitioner(spec())
+    for _ in range(2):
+        with pytest.raises(UsageError, match=re.escape(says)):
+            SafeArmPartitioner(spec())
+
+
+def test_a_system_config_of_another_family_is_warned_of():
+    def made(config):
+        return doubts(SafeArmPartitioner, EthosUCompileSpec("ethos-u85-256", system_config=config))[1]
+
+    (message,) = made("Ethos_U55_Deep_Embedded")
+    assert "is that of another family than the target 'ethos-u85-256'" in message
+    assert made("Ethos_U85_SYS_DRAM_Low") == made(None) == []

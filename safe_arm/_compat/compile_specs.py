@@ -159,3 +159,11 @@ def target_of(spec: ArmCompileSpec) -> str:
     if isinstance(spec, VgfCompileSpec):
         return "vgf"
     return spec.target if isinstance(spec, EthosUCompileSpec) else "tosa"
+
+
+def vela_flags(spec: ArmCompileSpec) -> tuple[str, ...]:
+    """Return what a compile spec gives to Vela; nothing if it is for another compiler."""
+    if not isinstance(spec, EthosUCompileSpec):
+        return ()
+    # ExecuTorch writes them in one line.
+    return tuple(" ".join(spec.compiler_flags).split())

@@ -230,16 +230,17 @@ def lower(
 
         graphs = ShippedGraphs()
     listener = LoweringProgress(steps, graphs)
-    partitioner = SafeArmPartitioner(
-        compile_spec(request),
-        non_fuseable=cast("Policy", policy),
-        strict=request.strict,
-        repro_dir=request.repro_dir,
-        verify=request.verify,
-        verify_tolerance=request.tolerance,
-        min_macs=request.min_macs,
-        listener=listener,
-    )
+    with warnings_noted(steps):
+        partitioner = SafeArmPartitioner(
+            compile_spec(request),
+            non_fuseable=cast("Policy", policy),
+            strict=request.strict,
+            repro_dir=request.repro_dir,
+            verify=request.verify,
+            verify_tolerance=request.tolerance,
+            min_macs=request.min_macs,
+            listener=listener,
+        )
     under = f", --non-fuseable {policy}" if request.compare else ""
     with steps.step(f"lower for {request.target}{under}"), warnings_noted(steps):
         edge = to_edge_transform_and_lower(

@@ -10,7 +10,7 @@ from typing import Any
 from safe_arm.cli.project_defaults import flag, whence
 from safe_arm.cli.request import VELAS, Vela
 from safe_arm.core.errors import UsageError
-from safe_arm.core.toolchain import run_vela
+from safe_arm.core.vela_flags import check_vela_flags
 
 #: The options that ``EthosUCompileSpec`` fills in for each family; a test compares.
 DEFAULTS = {
@@ -18,8 +18,6 @@ DEFAULTS = {
     "ethos-u65": Vela("Ethos_U65_High_End", "Dedicated_Sram_384KB", "Arm/vela.ini"),
     "ethos-u85": Vela("Ethos_U85_SYS_DRAM_Mid", "Sram_Only", "Arm/vela.ini"),
 }
-#: A missing network, which Vela complains of only after it has accepted its options.
-_NO_NETWORK = "safe-arm-asks-about-options-only.tosa"
 
 
 def require_ethos_u(
@@ -70,19 +68,4 @@ def check_vela(target: str, vela: Vela) -> None:
     """
     every = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
     flags = [f"{flag(name)}={value}" for name, value in every.items()]
-    ended = run_vela(
-        f"--accelerator-config={target}", "--output-format=raw", *flags, _NO_NETWORK
-    )
-    if ended.good or _NO_NETWORK in ended.last_words:
-        return
-    complaint = (
-        re.sub(r"^[\w.]+Error: ", "", ended.last_words)
-        .strip("'\"")
-        .removeprefix("Error: ")
-    )
-    own = (
-        "-config-files" if "input file" in complaint else f"-configs {every['config']}"
-    )
-    raise UsageError(
-        f'Vela says: {complaint.rstrip(".")}; "vela --list{own}" lists what it has'
-    )
+    check_vela_flags((f"--accelerator-config={target}", "--output-format=raw", *flags))

@@ -40,7 +40,11 @@ def test_vela_gets_them(files, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--system-config=Nope"], 'System_Config.Nope not found in Vela config file; "vela --list-configs Arm'),
+        (
+            ["--system-config=Nope"],
+            'System_Config.Nope not found in Vela config file; "vela --list-configs Arm/vela.ini" lists what it has: '
+            "Ethos_U55_Deep_Embedded, Ethos_U55_High_End_Embedded",
+        ),
         (["--memory-mode=Nope"], "--memory-mode=Nope: Section Memory_Mode.Nope not found in Vela config file"),
         (["--config=no.ini"], "Reading input file 'no.ini': File not found"),
         (["--config=net.txt"], "Configuration files must use the .ini extension"),
@@ -50,3 +54,14 @@ def test_vela_gets_them(files, tmp_path, monkeypatch):
 )
 def test_velas_own_complaint_in_a_line(files, options, says):
     files.refuses(*options, target="ethos-u55-128", says=says)
+
+
+def test_a_system_config_of_another_family_is_warned_of_and_nothing_is_left(files, tmp_path, monkeypatch):
+    """Vela makes a folder of that name where it is run."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "output").write_text("the user's")
+    monkeypatch.chdir(folder)
+    result = files.check("--no-verify", "--system-config=Ethos_U85_SYS_DRAM_Mid", target="ethos-u55-128")
+    assert "is that of another family than the target 'ethos-u55-128'" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["output"]
