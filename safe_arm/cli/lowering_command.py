@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from safe_arm._compat.installation import unimportable
 from safe_arm.cli.interrupt import telling_what_is_written
 from safe_arm.cli.request import Request
+from safe_arm.cli.vela_options import with_board
 from safe_arm.core.errors import SafeArmError, UsageError
 
 if TYPE_CHECKING:
@@ -168,11 +169,8 @@ def _console(request: Request) -> Console:
 
     console = Console(file=sys.stdout, highlight=False)
     about = request.output or request.model
+    target = with_board(request.target, request.vela)
     policy = f"--non-fuseable {request.policy}"
-    console.print(
-        Text(
-            f"{about}: {request.target}, {request.profile.text}, {policy}", style="bold"
-        ),
-        soft_wrap=True,
-    )
+    line = f"{about}: {target}, {request.profile.text}, {policy}"
+    console.print(Text(line, style="bold"), soft_wrap=True)
     return console

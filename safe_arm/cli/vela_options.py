@@ -66,6 +66,18 @@ def check_vela(target: str, vela: Vela) -> None:
     Raises:
         UsageError: it does not take them; the message is Vela's own.
     """
-    every = {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}
-    flags = [f"{flag(name)}={value}" for name, value in every.items()]
+    flags = [f"{flag(name)}={value}" for name, value in _every(target, vela).items()]
     check_vela_flags((f"--accelerator-config={target}", "--output-format=raw", *flags))
+
+
+def with_board(target: str, vela: Vela) -> str:
+    """Return a target's name, for an Ethos-U with the system config and the memory mode that its cycles depend on."""
+    if not target.startswith("ethos-u"):
+        return target
+    every = _every(target, vela)
+    return f"{target} ({every['system_config']}, {every['memory_mode']})"
+
+
+def _every(target: str, vela: Vela) -> dict[str, str]:
+    """Return Vela's options, those that ExecuTorch fills in too."""
+    return {**DEFAULTS[target.rpartition("-")[0]].given, **vela.given}

@@ -38,6 +38,12 @@ class VelaSummary:
         return round(self.number(f"{memory}_memory_used") * 1024)
 
     @property
+    def board(self) -> str:
+        """The system config and the memory mode that the figures are for; empty if Vela names none."""
+        names = self.figures.get("system_config"), self.figures.get("memory_mode")
+        return ", ".join(str(name) for name in names if name)
+
+    @property
     def cycles(self) -> int:
         """Vela's estimate of the cycles of an inference; 0 if there is none."""
         return round(self.number("cycles_total"))

@@ -87,6 +87,7 @@ class NodeVerdict:
         method: the method of the program it is in.
         module: path of the innermost module it was called in, such as ``d1.act``; empty for the model itself.
         written: the layer (``ReLU6``) or exported operator (``aten::silu``) it comes from; empty if that is ``op``.
+        earlier_names: its names in the graphs that were exported before, such as the quantised graph, latest first.
         unit: name of its quantised unit in the report's ``accuracy``; empty unless that was requested.
         island: the treatment of the non-fuseable island whose activation it is, ``"propagated"`` or ``"rejected"``;
             empty for other operators.
@@ -109,6 +110,7 @@ class NodeVerdict:
     method: str = "forward"
     module: str = ""
     written: str = ""
+    earlier_names: tuple[str, ...] = ()
     unit: str = ""
     island: Literal["", "propagated", "rejected"] = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from torch.fx import Node
+from torch.fx.traceback import NodeSource
 
 from safe_arm.core.island import op_name
 
@@ -42,6 +43,15 @@ def exported_operator(node: Node) -> str:
     return exported
 
 
+def earlier_names(node: Node) -> tuple[str, ...]:
+    """Return the names that a node and those it was made from had in the graphs before, without those of its own."""
+    names: dict[str, None] = {}
+    for source in _sources(node):
+        names[str(source.name)] = None
+    names.pop(node.name, None)
+    return tuple(names)
+
+
 def model_class(nodes: Iterable[Node]) -> str:
     """Return the name of the model's class, such as ``UNet``; empty if it is torch's own or export kept none."""
     for node in nodes:
@@ -77,9 +87,15 @@ def _class_name(layer: str | type) -> str:
 
 def _targets(node: Node) -> Iterator[str]:
     """Yield what a node and the nodes it was made from call, back to the export of the user's model."""
+    for source in _sources(node):
+        yield str(source.target)
+
+
+def _sources(node: Node) -> Iterator[NodeSource]:
+    """Yield the nodes that a node was made from, back to the export of the user's model."""
     sources = node.meta.get("from_node") or []
     while sources:
-        yield str(sources[0].target)
+        yield sources[0]
         sources = sources[0].from_node
 
 

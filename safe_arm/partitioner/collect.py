@@ -43,6 +43,7 @@ from safe_arm.core.record import (
 from safe_arm.core.source_line import source_line
 from safe_arm.core.unit_accuracy import UNIT_KEY
 from safe_arm.core.written import (
+    earlier_names,
     exported_operator,
     model_class,
     module_path,
@@ -230,6 +231,7 @@ class _Judge:
             repro=repro,
             module=module_path(node),
             written=written(node),
+            earlier_names=earlier_names(node),
             unit=note_on(node, UNIT_KEY),
             method=self.method,
             island=_treatment(node, delegate),

@@ -11,7 +11,8 @@ from small import Built
 #: Every line of stderr begins like one of these.
 PROGRESS = re.compile(r"(load|calibrate on|lower for|lower delegate|write|verify a delegate|Warning: demoted) .*")
 STDOUT = re.compile(
-    r"\S+: (tosa|vgf|ethos-u55-128), TOSA.*|(delegates|operators|MACs|not delegated|float net|verified|tried) .*|"
+    r"\S+: (tosa|vgf|ethos-u55-128 \(\w+, \w+\)), TOSA.*|"
+    r"(delegates|operators|MACs|not delegated|float net|verified|tried) .*|"
     r"(left float|refused|demoted|Vela cycles|recommended) .*|tag\d+ .*|"
     r"`--non-fuseable .*| +.*"
 )

@@ -9,7 +9,8 @@ import pytest
 
 from safe_arm._compat.compile_specs import spec_source
 from safe_arm._compat.upstream import EthosUCompileSpec
-from safe_arm.cli.vela_options import DEFAULTS
+from safe_arm.cli.request import Vela
+from safe_arm.cli.vela_options import DEFAULTS, with_board
 
 
 def test_what_is_not_given_is_executorchs_choice():
@@ -63,5 +64,13 @@ def test_a_system_config_of_another_family_is_warned_of_and_nothing_is_left(file
     (folder / "output").write_text("the user's")
     monkeypatch.chdir(folder)
     result = files.check("--no-verify", "--system-config=Ethos_U85_SYS_DRAM_Mid", target="ethos-u55-128")
+    assert "net.pt2: ethos-u55-128 (Ethos_U85_SYS_DRAM_Mid, Shared_Sram), TOSA-1.0+INT" in result.stdout
     assert "is that of another family than the target 'ethos-u55-128'" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["output"]
+
+
+def test_the_line_about_the_program_names_what_its_cycles_depend_on():
+    own = Vela(system_config="My_Board")
+    assert with_board("ethos-u85-256", Vela()) == "ethos-u85-256 (Ethos_U85_SYS_DRAM_Mid, Sram_Only)"
+    assert with_board("ethos-u55-128", own) == "ethos-u55-128 (My_Board, Shared_Sram)"
+    assert with_board("vgf", Vela()) == "vgf"

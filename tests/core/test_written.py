@@ -9,7 +9,7 @@ from lowering import edge_program, quantize, tosa
 
 from safe_arm.core.island import op_name
 from safe_arm.core.names import shown
-from safe_arm.core.written import model_class, module_path, written
+from safe_arm.core.written import earlier_names, model_class, module_path, written
 
 
 class Block(nn.Module):
@@ -66,7 +66,18 @@ def test_a_float_program_is_named_too():
     assert names(edge_program(Net().eval(), inputs)) == EXPECTED
 
 
+def test_the_names_in_the_quantised_and_the_exported_graph_are_known():
+    inputs = (torch.randn(1, 4, 8, 8),)
+    graph_module = quantize(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1)), inputs, tosa("TOSA-1.0+INT"))
+    quantised = {node.name for node in graph_module.graph.nodes}
+    earlier = {node.name: earlier_names(node) for node in edge_program(graph_module, inputs).graph.nodes}
+    assert earlier["aten_relu_default"] == ("relu",)
+    assert earlier["aten_amax_default"] == ("amax", "softmax")
+    assert quantised & {"amax", "softmax"} == {"amax"}
+
+
 def test_a_node_without_history_has_its_own_name():
     node = torch.fx.Graph().call_function(torch.ops.aten.relu.default, ())
+    assert earlier_names(node) == ()
     assert (module_path(node), written(node), model_class([node])) == ("", "", "")
     assert shown("aten::relu", "", "") == "aten::relu"

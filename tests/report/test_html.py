@@ -11,6 +11,7 @@ from two_methods import BOTH, ENCODE
 
 from benchmarks.reports import large_report
 from demo.unet import trained
+from safe_arm.core.device_cost import VelaSummary
 from safe_arm.core.float_comparison import FloatComparison, OutputFidelity
 from safe_arm.core.record import Applied, NodeVerdict, Reason, Report, Subject, Verification
 from safe_arm.core.unit_accuracy import Accuracy, UnitAccuracy
@@ -98,6 +99,20 @@ def test_velas_cycles_are_shown_where_there_are_any():
     report = large_report(300)
     assert "as Vela estimates them" not in html(report)
     assert "1.23 M</td>" in html(replace(report, cycles={report.delegates[0]: 1_234_567}))
+
+
+def test_the_board_that_the_cycles_are_for_is_named_once_where_there_is_one():
+    report = large_report(300)
+    figures = {"system_config": "Ethos_U85_SYS_DRAM_Mid", "memory_mode": "Sram_Only"}
+    vela = (VelaSummary("tag0", figures), VelaSummary("tag1", figures))
+    assert html(replace(report, vela=vela)).count(">Ethos_U85_SYS_DRAM_Mid, Sram_Only</span>") == 1
+    assert "what Vela's cycles" not in html(replace(report, vela=(VelaSummary("tag0", {}),)))
+
+
+def test_a_policy_is_advised_that_keeps_what_is_verified_alone():
+    island = NodeVerdict("a", "aten::relu", None, (Reason("not implied", "check", "S1"),))
+    page = html(Report((island,), 1, 1))
+    assert '<code>non_fuseable="best"</code> would delegate the refused island.' in page
 
 
 def test_a_page_is_headed_by_model_target_date_and_versions(unet):
@@ -233,6 +248,15 @@ def test_search_marks_and_lists_what_it_finds(unet, opened):
     assert page.boxes(".hit") == expected
     page.page.get_by_label("Search").fill("no such operator")
     assert page.page.locator("#found").inner_text() == "none"
+
+
+@pytest.mark.browser
+def test_search_finds_the_names_of_the_quantised_graph(opened):
+    named = NodeVerdict("aten_sum_dim_int_list", "aten::sum", "tag0", earlier_names=("sum_7", "softmax"))
+    page = opened(Report((named, replace(named, name="other", earlier_names=())), 0, 0))
+    for name, found in (("sum_7", "1 found"), ("softmax", "1 found"), ("sum_8", "none")):
+        page.page.get_by_label("Search").fill(name)
+        assert page.page.locator("#found").inner_text() == found
 
 
 @pytest.mark.browser

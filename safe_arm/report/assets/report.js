@@ -164,7 +164,7 @@ function clear() {
   $("found").textContent = "";
 }
 
-const searched = nodes.map((node) => [label(node), node.op, node.as_written, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
+const searched = nodes.map((node) => [label(node), ...(node.earlier_names || []), node.op, node.as_written, node.delegate, data.sources[node.source || 0], node.left_float, ...(node.reasons || []).map((each) => `${data.reasons[each].text} ${data.reasons[each].issue}`)].join("\n").toLowerCase());
 function search() {
   const wanted = $("search").value.trim().toLowerCase();
   clear();
