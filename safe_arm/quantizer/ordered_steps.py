@@ -47,6 +47,10 @@ from safe_arm.quantizer.masks.near_masks import bring_masks_near
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
 from safe_arm.quantizer.precision.bell_curves import write_bell_curves
+from safe_arm.quantizer.precision.bounds_behind import (
+    bound_lengths_behind,
+    bound_logs_behind,
+)
 from safe_arm.quantizer.precision.fine_inverse_lengths import (
     keep_inverse_lengths_fine,
     refine_inverse_lengths,
@@ -163,6 +167,8 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_inverse_roots,
     write_bounded_lengths,
     write_norm_roots,
+    bound_lengths_behind,
+    bound_logs_behind,
     refine_lengths,
     share_first_steps,
     refine_inverse_lengths,
@@ -178,6 +184,8 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 #: transformer.
 SLOW_ON_ETHOS_U = (
     write_bounded_lengths,
+    bound_lengths_behind,
+    bound_logs_behind,
     refine_logs,
     write_bell_curves,
     refine_inverse_lengths,
@@ -186,7 +194,11 @@ SLOW_ON_ETHOS_U85 = (write_similarities, write_norm_roots, write_mean_squares)
 #: Slow steps without which a function of 16 bits is read from a table that is too coarse for it.
 NEEDED_BY_INT16 = (write_norm_roots,)
 #: Steps whose results have 8 bits, all of them: a function of 16 bits is finer by itself.
-OF_INT8_ALONE = (share_first_steps, refine_inverse_lengths)
+OF_INT8_ALONE = (
+    bound_logs_behind,
+    share_first_steps,
+    refine_inverse_lengths,
+)
 #: Steps that make one operator of several, which may have configs of their own.
 OF_ONE_CONFIG = (fold_constant_factors,)
 #: Steps for operators that no Ethos-U55 has.
@@ -195,6 +207,7 @@ NOT_ON_ETHOS_U55 = (select_at_run_time,)
 NOT_TRAINED = (
     compute_in_float32,
     fold_constant_factors,
+    bound_logs_behind,
     refine_logs,
     write_norm_roots,
 )

@@ -69,11 +69,15 @@ def lower_bound(clamp: Node) -> float | None:
     """Return the number that is the only bound of a clamp; None for any other, and for any other operator."""
     if clamp.target is not _ATEN.clamp.default:
         return None
-    low, high = (*clamp.args[1:], None, None)[:2]
-    low = clamp.kwargs.get("min", low)
-    high = clamp.kwargs.get("max", high)
+    low, high = bounds_of(clamp)
     is_lone = high is None and isinstance(low, (int, float))
     return float(low) if is_lone else None  # type: ignore[arg-type]
+
+
+def bounds_of(clamp: Node) -> tuple[object, object]:
+    """Return the lower and the upper bound of a clamp, None for one that it lacks."""
+    low, high = (*clamp.args[1:], None, None)[:2]
+    return clamp.kwargs.get("min", low), clamp.kwargs.get("max", high)
 
 
 def moved_from(node: Node, moves: frozenset[str] = MOVES) -> Node:
