@@ -312,7 +312,7 @@ class _SafeRules(CheckedSettings):
         return model
 
     def _convolve_pools(self, model: GraphModule) -> None:
-        convolve_pools(model, in_steps=self._is_ethos_u)
+        convolve_pools(model, is_ethos_u=self._is_ethos_u)
 
     def _keep_reciprocals_fine(self, model: GraphModule) -> None:
         keep_reciprocals_fine(

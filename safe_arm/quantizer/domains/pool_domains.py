@@ -25,13 +25,15 @@ _POOL = torch.ops.aten.avg_pool2d.default
 _CONV = torch.ops.aten.conv2d.default
 #: The code of every weight, so that its value is the reciprocal of the window's size.
 _CODE = 127
-#: Largest side and area of a window that Ethos-U convolves with.
-_SIDE, _AREA = 64, 64 * 64
+#: Largest side of a window that Ethos-U convolves with.
+_SIDE = 64
+#: Largest area of one that is convolved: each of its places has a weight for each channel.
+_AREA = 64 * 64
 #: Largest area of a lone window that Ethos-U reads in one step as quickly as in two.
 _LONE_AREA = 9
 
 
-def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
+def convolve_pools(model: GraphModule, *, is_ethos_u: bool = False) -> None:
     """Convolve with equal weights instead of pooling, with an observer of its own behind it.
 
     TOSA's pool rounds to codes of its input's scale, and the mean of many values has a smaller range. A convolution
@@ -40,9 +42,9 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
 
     Args:
         model: an annotated float graph; changed in place. A pool that is not quantised to int8 stays one.
-        in_steps: average an image over its height first and over its width then. That rounds twice, and costs Ethos-U
-            about as many cycles as a pool. Other large windows stay pools: a convolution of 4 x 4 costs an Ethos-U85
-            70 % more cycles.
+        is_ethos_u: average an image over its height first and over its width then. That rounds twice, and costs
+            Ethos-U about as many cycles as a pool. Other large windows stay pools: a convolution of 4 x 4 costs an
+            Ethos-U85 70 % more cycles. No side is longer than Ethos-U takes.
     """
     if is_branch(model):  # It may read no tensor of its own (T64).
         return
@@ -51,7 +53,9 @@ def convolve_pools(model: GraphModule, *, in_steps: bool = False) -> None:
         if spec is None or not _is_convolution(pool):
             continue
         kernel, stride = _window(pool)
-        is_large = in_steps and kernel[0] * kernel[1] > _LONE_AREA
+        if is_ethos_u and max(kernel) > _SIDE:
+            continue
+        is_large = is_ethos_u and kernel[0] * kernel[1] > _LONE_AREA
         if is_large and not _is_lone(pool):
             continue
         give_own_domain(model, pool, spec)
@@ -76,8 +80,6 @@ def _is_convolution(pool: Node) -> bool:
     if any(arguments["padding"]):
         return False
     kernel, stride = _window(pool)
-    if max(kernel) > _SIDE:
-        return False
     if kernel[0] * kernel[1] > _AREA:
         return False
     if not arguments["ceil_mode"]:

@@ -7,7 +7,7 @@ from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, changes
 from lowering import WIDE, targets, tosa
 from proving import quantized
-from ratios import exactly_on, for_ethos_u, quantised, ratio, ratio_of_rounded_borders, ratios
+from ratios import exactly_on, for_ethos_u, histogram_ratios, quantised, ratio, ratio_of_rounded_borders, ratios
 from small import Lambda
 from spelled import check_one_exact
 from stubborn import converted, exported, quantizer_of
@@ -55,6 +55,31 @@ def test_ethos_u_averages_an_image_in_two_steps():
 @pytest.mark.parametrize(("side", "name"), [(3, "conv2d"), (4, "avg_pool2d")])
 def test_ethos_u_keeps_large_windows_as_pools(side, name):
     assert name in targets(quantised(lambda m, x: F.avg_pool2d(x, side), for_ethos_u(ETHOS_U), IMAGES))
+
+
+def long_window(m, x):
+    return F.avg_pool2d(x.reshape(1, 4, 144, 1), (75, 1), (15, 1))
+
+
+def test_a_window_longer_than_an_ethos_u_takes_is_convolved_elsewhere(profile):
+    stock, ours = histogram_ratios(long_window, IMAGES)
+    assert stock < ours - 5
+    graph_module = quantized(Lambda(long_window), IMAGES[0], profile)
+    check_one_exact(graph_module, IMAGES[0], tosa(profile))
+    assert "avg_pool2d" not in targets(graph_module)
+    assert "avg_pool2d" in targets(quantised(long_window, for_ethos_u(ETHOS_U), IMAGES))
+
+
+@pytest.mark.parametrize(("side", "name"), [(64, "conv2d"), (65, "avg_pool2d")])
+def test_an_ethos_u_averages_sides_up_to_64_in_two_steps(side, name):
+    image = [(torch.randn(1, 2, side, 2),)]
+    assert name in targets(quantised(lambda m, x: F.avg_pool2d(x, (side, 2)), for_ethos_u(ETHOS_U), image))
+
+
+@pytest.mark.parametrize(("side", "name"), [(64, "conv2d"), (65, "avg_pool2d")])
+def test_weights_are_stored_for_windows_up_to_64_x_64(side, name):
+    image = [(torch.randn(1, 2, side, 64),)]
+    assert name in targets(quantised(lambda m, x: F.avg_pool2d(x, (side, 64)), quantizer_of(), image))
 
 
 @pytest.mark.parametrize("pool", KEPT.values(), ids=KEPT)
