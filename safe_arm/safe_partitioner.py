@@ -34,7 +34,6 @@ from safe_arm._compat.upstream import (
 )
 from safe_arm.core.doubts import doubts
 from safe_arm.core.errors import (
-    DoubtfulInputWarning,
     UnprovenWarning,
     UsageError,
     one_of,
@@ -45,7 +44,6 @@ from safe_arm.core.failure import failure_of
 from safe_arm.core.island import QUANTIZE, call_functions, op_name
 from safe_arm.core.record import Report, Subject, joined
 from safe_arm.core.toolchain import require_compiler
-from safe_arm.core.vela_flags import check_vela_flags, doubt_of_family
 from safe_arm.core.versions import versions
 from safe_arm.fallback.leftovers import decompose_leftovers, not_left
 from safe_arm.fallback.load_check import check_fallbacks_load
@@ -59,6 +57,13 @@ from safe_arm.partitioner.folded_weights import with_folded_weights
 from safe_arm.partitioner.kept_whole import kept_whole
 from safe_arm.partitioner.listener import Listener
 from safe_arm.partitioner.lost_marks import marked_again
+from safe_arm.partitioner.option_checks import (
+    check_numbers,
+    check_switches,
+    check_vela,
+    check_verification,
+    check_verifying,
+)
 from safe_arm.partitioner.proposal import question
 from safe_arm.partitioner.proving import Prover
 from safe_arm.partitioner.session import Observer, Outcome, Rules, Session
@@ -161,14 +166,15 @@ class SafeArmPartitioner(TOSAPartitioner):
         self.__class__ = with_stock_class(type(self), compile_spec)  # type: ignore[assignment]
         if non_fuseable not in POLICIES:
             raise one_of("non_fuseable", non_fuseable, list(POLICIES))
-        _check_numbers(tool_time_limit, min_macs)
+        check_numbers(tool_time_limit, min_macs)
+        check_switches(verify=verify, preflight=preflight, strict=strict)
         if non_fuseable == "best":
-            _check_verifying(verify, preflight)
-        _check_verification(
+            check_verifying(verify, preflight)
+        check_verification(
             verify, preflight, verify_samples, verify_budget, verify_tolerance
         )
         require_compiler(target_of(compile_spec))
-        _check_vela(vela_flags(compile_spec))
+        check_vela(vela_flags(compile_spec))
         self._device_name = device
         self._device = _device(device, verify, preflight)
         warn_if_untested()
@@ -397,70 +403,6 @@ class SafeArmPartitioner(TOSAPartitioner):
 
 def _is_ours(check: OperatorSupportBase) -> bool:
     return isinstance(guarded(check), RefusedByPlan)
-
-
-def _check_numbers(tool_time_limit: float, min_macs: int) -> None:
-    if not tool_time_limit > 0:
-        raise UsageError(
-            f"tool_time_limit {tool_time_limit!r} is not a positive number of seconds"
-        )
-    if min_macs < 0:
-        raise UsageError(
-            f"min_macs {min_macs!r} is negative; 0, the default, delegates all"
-        )
-
-
-def _check_vela(flags: tuple[str, ...]) -> None:
-    if not flags:
-        return
-    check_vela_flags(flags)
-    doubt = doubt_of_family(flags)
-    if doubt:
-        warnings.warn(doubt, DoubtfulInputWarning, stacklevel=3)
-
-
-def _check_verifying(verify: bool | None, preflight: bool) -> None:
-    """Refuse the policy ``best`` without the verification that it follows."""
-    switched_off = ""
-    if verify is False:
-        switched_off = "verify=False"
-    elif not preflight:
-        switched_off = "preflight=False"
-    if switched_off:
-        raise UsageError(
-            f'non_fuseable="best" propagates what is verified; leave {switched_off} out, or pass "reject" or '
-            '"propagate"'
-        )
-
-
-def _check_verification(
-    verify: bool | None,
-    preflight: bool,
-    samples: object,
-    budget: int | None,
-    tolerance: int,
-) -> None:
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int) or tolerance < 0:
-        raise UsageError(
-            f"verify_tolerance {tolerance!r} is no number of codes; 0, the default, accepts none"
-        )
-    if verify is False or not preflight:
-        if tolerance:
-            raise UsageError(
-                "verify_tolerance is for verify=True; pass both or neither"
-            )
-        if samples is not None:
-            raise UsageError("verify_samples are for verify=True; pass both or neither")
-        if not verify:
-            return
-    if not preflight:
-        raise UsageError(
-            "verify=True runs what the trial lowering made; leave preflight=False out"
-        )
-    if budget is not None and not budget > 0:
-        raise UsageError(
-            f"verify_budget {budget!r} is not a positive number of multiply-accumulates; None is no limit"
-        )
 
 
 def _device(name: str, verify: bool | None, preflight: bool) -> Device | None:

@@ -106,7 +106,10 @@ def test_the_graph_is_not_changed():
 
 
 BEST = 'non_fuseable="best" propagates what is verified; leave {} out, or pass "reject" or "propagate"'
-ACCEPTED = "VgfCompileSpec, EthosUCompileSpec, TosaCompileSpec"
+ACCEPTED = (
+    'accepted: VgfCompileSpec(), EthosUCompileSpec("ethos-u55-128") or another accelerator, '
+    'TosaCompileSpec("TOSA-1.0+INT") or another profile'
+)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,10 @@ ACCEPTED = "VgfCompileSpec, EthosUCompileSpec, TosaCompileSpec"
         ({"non_fuseable": "refuse"}, "non_fuseable 'refuse' is not known; accepted: reject, propagate, best"),
         ({"non_fuseable": "best", "verify": False}, BEST.format("verify=False")),
         ({"non_fuseable": "best", "preflight": False}, BEST.format("preflight=False")),
-        ({"compile_spec": "vgf"}, f"compile spec 'str' is not known; accepted: {ACCEPTED}"),
+        ({"compile_spec": "ethos-u85-256"}, f"compile spec 'ethos-u85-256' is a str; {ACCEPTED}"),
+        ({"compile_spec": VgfCompileSpec}, f"compile spec {VgfCompileSpec!r} is a class; {ACCEPTED}"),
+        ({"verify": "yes"}, "verify 'yes' is not known; accepted: True, False"),
+        ({"strict": "no"}, "strict 'no' is not known; accepted: True, False"),
     ],
 )
 def test_wrong_use_says_what_would_do(arguments, message):

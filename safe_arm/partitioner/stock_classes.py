@@ -12,7 +12,7 @@ from safe_arm._compat.upstream import (
     VgfCompileSpec,
     VgfPartitioner,
 )
-from safe_arm.core.errors import one_of
+from safe_arm.core.errors import UsageError
 
 P = TypeVar("P", bound=TOSAPartitioner)
 
@@ -25,6 +25,10 @@ _OF_SPEC: tuple[tuple[type, type[TOSAPartitioner]], ...] = (
     (VgfCompileSpec, VgfPartitioner),
     (EthosUCompileSpec, EthosUPartitioner),
     (TosaCompileSpec, _PlainTOSAPartitioner),
+)
+_ACCEPTED = (
+    'accepted: VgfCompileSpec(), EthosUCompileSpec("ethos-u55-128") or another accelerator, '
+    'TosaCompileSpec("TOSA-1.0+INT") or another profile'
 )
 #: The joined classes, by what each is joined of.
 _JOINED: dict[tuple[type, type], type] = {}
@@ -49,8 +53,10 @@ def with_stock_class(cls: type[P], compile_spec: object) -> type[P]:
     for spec_class, stock in _OF_SPEC:
         if isinstance(compile_spec, spec_class):
             return _joined(cls, stock)
-    accepted = [spec_class.__name__ for spec_class, _ in _OF_SPEC]
-    raise one_of("compile spec", type(compile_spec).__name__, accepted)
+    kind = type(compile_spec).__name__
+    if isinstance(compile_spec, type):
+        kind = "class"
+    raise UsageError(f"compile spec {compile_spec!r} is a {kind}; {_ACCEPTED}")
 
 
 def own_class(cls: type) -> type:

@@ -58,11 +58,8 @@ from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine
 from safe_arm.quantizer.precision.fine_scores import keep_scores_fine
 from safe_arm.quantizer.precision.reciprocal_lengths import keep_reciprocal_lengths
 from safe_arm.quantizer.proof import float_run
-from safe_arm.quantizer.proof.float_net import (
-    calibration_calls,
-    copy_with_own_state,
-    list_of_samples,
-)
+from safe_arm.quantizer.proof.fitting_samples import misfits_named, samples_for
+from safe_arm.quantizer.proof.float_net import calibration_calls, copy_with_own_state
 from safe_arm.quantizer.proof.float_proof import Without, proven
 from safe_arm.quantizer.proof.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.proof.kept_outputs import restore_outputs, values_of_outputs
@@ -442,24 +439,29 @@ class _SafeRules(CheckedSettings):
         Where the graph that is calibrated differs from the net on a sample, all is done once more with that sample
         among those on which the transforms are tried.
         """
-        samples = list_of_samples(samples)
+        samples = samples_for(model, samples)
         self._named.find(model)
         first = calibration_calls(samples[:_TRIED_SAMPLES])
-        for attempt in range(_RESTARTS + 1):
-            own = copy_with_own_state(model)
-            run = FloatRun(
-                own, first, folds=not is_qat, restarts=attempt < _RESTARTS, closes=False
-            )
-            self.reference = None
-            try:
-                # For a gradient torch traces the branches of a condition, and their observers cannot be traced (T10).
-                with torch.no_grad(), state_at_rest(own) as quantised:
-                    quantised.append(generated_once(stock, own, samples, is_qat))
-            except DiffersError as error:
-                first.append(error.call)
-                continue
-            run.compare(quantised[0])
-            return quantised[0]
+        with misfits_named(model, samples):
+            for attempt in range(_RESTARTS + 1):
+                own = copy_with_own_state(model)
+                run = FloatRun(
+                    own,
+                    first,
+                    folds=not is_qat,
+                    restarts=attempt < _RESTARTS,
+                    closes=False,
+                )
+                self.reference = None
+                try:
+                    # For a gradient torch traces a condition's branches, whose observers cannot be traced (T10).
+                    with torch.no_grad(), state_at_rest(own) as quantised:
+                        quantised.append(generated_once(stock, own, samples, is_qat))
+                except DiffersError as error:
+                    first.append(error.call)
+                    continue
+                run.compare(quantised[0])
+                return quantised[0]
         raise InternalError("the last attempt to quantise does not end")
 
 

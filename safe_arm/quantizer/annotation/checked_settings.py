@@ -9,6 +9,7 @@ from executorch.backends.arm.quantizer import QuantizationConfig, TOSAQuantizer
 from torch._ops import OpOverload
 from torchao.quantization.pt2e.quantizer import Quantizer
 
+from safe_arm.core.errors import UsageError
 from safe_arm.quantizer.annotation.dynamic_biases import with_float_bias_if_dynamic
 from safe_arm.quantizer.annotation.named_settings import NamedSettings
 from safe_arm.quantizer.graphs.named_operators import ExportedNameFinder
@@ -20,6 +21,11 @@ from safe_arm.quantizer.training.trained_constants import is_for_training
 
 if TYPE_CHECKING:  # From 1.4 on.
     from executorch.backends.arm.quantizer.arm_quantizer_utils import NodeFinder
+
+_NO_CONFIG = (
+    "config {!r} is a {}; give a QuantizationConfig, such as get_symmetric_quantization_config() for int8, or None to "
+    "keep operators float"
+)
 
 
 class CheckedSettings(TOSAQuantizer):
@@ -47,7 +53,8 @@ class CheckedSettings(TOSAQuantizer):
         """Set the default config as the stock class does, if the profile can run it.
 
         Raises:
-            UsageError: 16-bit activations under a profile without the int16 extension. All setters raise it.
+            UsageError: no config, or 16-bit activations under a profile without the int16 extension. All setters raise
+                it.
         """
         return super().set_global(self._checked(quantization_config))
 
@@ -119,6 +126,8 @@ class CheckedSettings(TOSAQuantizer):
 
     def _checked(self, config: QuantizationConfig | None) -> QuantizationConfig | None:
         """Return a config that the profile can run, with float biases if it is dynamic."""
+        if config is not None and not isinstance(config, QuantizationConfig):
+            raise UsageError(_NO_CONFIG.format(config, type(config).__name__))
         check_activation_width(config, self.tosa_spec)
         if has_int16_activations(config):
             self.is_set_to_int16 = True

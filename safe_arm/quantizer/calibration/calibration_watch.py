@@ -8,6 +8,7 @@ Laplace 80, exp(N(0, 1)) 60, power spectra 34, quiet audio with 0.1 % of clicks 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,11 @@ _UNCALIBRATED = (
 _NOT_A_NUMBER = (
     "calibration sample {} has {} in input {!r}: no range can be learnt from it, so that what is computed of this "
     "input stays float; leave the sample out"
+)
+#: The warning about a sample whose infinities an observer passes over.
+_INFINITE = (
+    "calibration sample {} has infinity in input {!r}: its range is learnt from the other values, and the infinity is "
+    "clipped to it; leave the sample out"
 )
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
@@ -182,8 +188,23 @@ class CalibrationWatch:
         """Say once of an input that the sample it was shown last, the first that has any, has NaN or infinity."""
         if name not in self._have_nan:
             self._have_nan.add(name)
-            doubt = _NOT_A_NUMBER.format(self._inputs[name].count, missing, name)
+            # Samples are counted from 0, as in the errors.
+            number = self._inputs[name].count - 1
+            doubt = _NOT_A_NUMBER.format(number, missing, name)
             warn_of_doubt(doubt)
+
+    def pass_over_infinity(self, name: str) -> None:
+        """Say once of an input that an observer passed over infinities in the sample it was shown last.
+
+        The infinities of a mask, whose other values are all alike, are as they should be.
+        """
+        seen = self._inputs[name]
+        has_infinity = seen.statistics.high == math.inf
+        if seen.statistics.varied:
+            has_infinity = has_infinity or seen.statistics.low == -math.inf
+        if has_infinity and name not in self._have_nan:
+            self._have_nan.add(name)
+            warn_of_doubt(_INFINITE.format(seen.count - 1, name))
 
     def warn(self) -> None:
         """Say once what is wrong with the samples, when the model is converted."""
@@ -233,8 +254,9 @@ class CalibrationWatch:
             return
         constant = {name: seen for name, seen in self._inputs.items() if seen.constant}
         for name, seen in constant.items():
+            value = seen.statistics.low + 0.0  # -0.0 becomes 0.0.
             yield (
-                f"input {name!r} is {seen.statistics.low:g} everywhere in the calibration data: no range can be learnt "
+                f"input {name!r} is {value:g} everywhere in the calibration data: no range can be learnt "
                 "from it, so real inputs are clipped; calibrate on real samples"
             )
         differ = any(seen.differ for seen in self._inputs.values())

@@ -164,7 +164,7 @@ class GuardedObserver(ObserverBase):
         before = _copies_of_buffers(self.observer)
         result = attempted(shown, self.observer, x)
         if isinstance(result, Caught):
-            missing = "NaN" if bool(x.isnan().any()) else ""
+            missing = _missing_in(x)
             self.failure = f"failed: {result.reason}"
         else:
             missing = _not_a_number(self.observer)
@@ -172,6 +172,8 @@ class GuardedObserver(ObserverBase):
                 if self.is_trained:
                     # A batch of infinities is over; the user restores what it left in the parameters.
                     self.failure = ""
+                elif self.watch is not None and self.input_name:
+                    attempted(self.watch.pass_over_infinity, self.input_name)
                 return result
         if missing:
             self.failure = f"failed: its values include {missing}"
@@ -258,6 +260,13 @@ def _has_range(observer: Observer) -> bool | None:
     # A domain that is parted from a join's has its range.
     low = least_known(getattr(observer, "shared", observer))
     return None if low is None else not bool(low.isposinf().all())
+
+
+def _missing_in(x: torch.Tensor) -> str:
+    """Return what a value holds besides numbers; empty if it holds nothing else."""
+    if bool(x.isnan().any()):
+        return "NaN"
+    return "infinity" if bool(x.isinf().any()) else ""
 
 
 def _not_a_number(observer: Observer) -> str:

@@ -70,6 +70,10 @@ def list_of_samples(samples: Iterable[Any]) -> list[Any]:
             raise UsageError(
                 f"calibration sample {number} is a {kind}; give a tuple of the model's inputs, (x,) for a single one"
             )
+        if not isinstance(sample, Iterable):
+            raise UsageError(
+                f"calibration sample {number} is {sample!r}; give a tuple of the model's inputs, (x,) for a single one"
+            )
         if any(isinstance(value, np.ndarray) for value in tree_leaves(sample)):
             raise UsageError(
                 f"calibration sample {number} has a NumPy array; give torch.from_numpy of it"

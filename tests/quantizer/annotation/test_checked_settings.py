@@ -7,7 +7,7 @@ from lowering import PROFILES, min_max, tosa
 from small import Lambda, image
 from stubborn import calibrated, exported
 
-from safe_arm import SafeTOSAQuantizer
+from safe_arm import SafeTOSAQuantizer, UsageError
 from safe_arm.core.island import call_functions, is_marked_quantized
 from safe_arm.quantizer.graphs.named_operators import ExportedNameFinder
 
@@ -42,6 +42,25 @@ def test_the_operator_and_no_other_stays_float(name):
         node.name.partition("_")[0] for node in call_functions(graph_module) if is_marked_quantized(node)
     }
     assert left == {"relu"}
+
+
+GIVEN = {
+    "set_global": lambda q, given: q.set_global(given),
+    "set_io": lambda q, given: q.set_io(given),
+    "set_module_type": lambda q, given: q.set_module_type(torch.nn.Conv2d, given),
+    "set_module_name": lambda q, given: q.set_module_name("conv", given),
+    "set_node_target": lambda q, given: q.set_node_target(RELU, given),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_is_no_config_is_refused_with_what_to_give(name):
+    with pytest.raises(UsageError) as caught:
+        GIVEN[name](SafeTOSAQuantizer(tosa(PROFILES[0])), "int8")
+    assert str(caught.value) == (
+        "config 'int8' is a str; give a QuantizationConfig, such as get_symmetric_quantization_config() for int8, or "
+        "None to keep operators float"
+    )
 
 
 TRAINING = get_symmetric_quantization_config(is_qat=True)

@@ -41,6 +41,7 @@ SAMPLES = {
     "one": ([image()], "calibrated on a single sample"),
     "the same again": ([image()] * 3, "calibrated on 3 samples that are all the same"),
     "zeros": ([(torch.zeros_like(image()[0]),)] * 2, "input 'x' is 0 everywhere in the calibration data"),
+    "zeros with a sign": ([(-torch.zeros_like(image()[0]),)] * 2, "input 'x' is 0 everywhere in the calibration data"),
     "a constant": ([(torch.full_like(image()[0], 0.5),)], "input 'x' is 0.5 everywhere"),
 }
 
@@ -140,9 +141,26 @@ def test_the_first_sample_without_numbers_is_named_and_what_reads_the_input_stay
     ours = quantizer()
     samples = [image(0), with_a(value, image(1)), image(2), with_a(value, image(3))]
     (message,) = told_step_by_step(samples, ours=ours)
-    assert message.startswith(f"calibration sample 2 has {name} in input 'x'")
+    assert message.startswith(f"calibration sample 1 has {name} in input 'x'")
     assert {each.op for each in ours.left_float} >= {"aten::conv2d"}
     assert all(each.reason.endswith(f"its values include {name}") for each in ours.left_float)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf])
+def test_the_first_sample_with_an_infinity_that_an_observer_passes_over_is_named(value):
+    ours = quantizer(HISTOGRAM)
+    samples = [image(0), with_a(value, image(1)), image(2), with_a(value, image(3))]
+    (message,) = told_step_by_step(samples, ours=ours)
+    assert message.startswith(
+        "calibration sample 1 has infinity in input 'x': its range is learnt from the other values"
+    )
+    assert ours.left_float == ()
+
+
+def test_the_infinities_of_a_mask_are_passed_over_without_a_word():
+    net = Lambda(lambda m, x, mask: torch.softmax(m.conv(x) + mask, -1)).eval()
+    mask = torch.full((8, 8), -torch.inf).triu(1)
+    assert told_of([(*image(seed), mask) for seed in range(3)], net, quantizer(HISTOGRAM)) == []
 
 
 def test_a_mask_of_infinity_is_no_nan():
