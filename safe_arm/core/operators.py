@@ -59,3 +59,5 @@ def operators(*origins: ElementOrigin) -> frozenset[str]:
 VIEWS = operators(ElementOrigin.VIEW)
 #: Operators that give a tensor of the same elements in the same order.
 RESHAPES = named("view view_copy reshape _unsafe_view contiguous flatten unflatten")
+#: The same, and those that add or leave out dimensions of size 1.
+IN_ORDER = RESHAPES | named("squeeze unsqueeze squeeze_copy unsqueeze_copy")

@@ -72,6 +72,7 @@ from safe_arm.quantizer.precision.inverse_roots import (
 from safe_arm.quantizer.precision.mean_squares import write_mean_squares
 from safe_arm.quantizer.precision.norm_domains import limit_norm_factors
 from safe_arm.quantizer.precision.norm_roots import keep_norm_roots, write_norm_roots
+from safe_arm.quantizer.precision.pooled_squares import sum_pooled_squares
 from safe_arm.quantizer.precision.reciprocal_lengths import share_first_steps
 from safe_arm.quantizer.precision.similarities import (
     keep_similarities,
@@ -167,6 +168,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_inverse_roots,
     write_bounded_lengths,
     write_norm_roots,
+    sum_pooled_squares,
     bound_lengths_behind,
     bound_logs_behind,
     refine_lengths,
@@ -184,6 +186,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
 #: transformer.
 SLOW_ON_ETHOS_U = (
     write_bounded_lengths,
+    sum_pooled_squares,
     bound_lengths_behind,
     bound_logs_behind,
     refine_logs,

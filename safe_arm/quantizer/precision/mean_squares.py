@@ -58,7 +58,7 @@ def _write(total: Node) -> bool:
         return False
     if is_read_once(square) and op_name(square) in RESHAPES:
         square = square.args[0]
-    value = _squared(square)
+    value = square_read_once(square)
     if not is_float32(value) or not total.users or _is_of_norm(total):
         return False
     dims = _dims_of_value(total, value)
@@ -69,7 +69,7 @@ def _write(total: Node) -> bool:
     return True
 
 
-def _squared(square: object) -> Node | None:
+def square_read_once(square: object) -> Node | None:
     """Return what a value that is read once is the square of; None if it is none."""
     if not is_read_once(square):
         return None

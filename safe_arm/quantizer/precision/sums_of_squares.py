@@ -12,7 +12,7 @@ from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, EdgeOrN
 
 from safe_arm._compat.annotations import Q_ANNOTATION_KEY, annotation_of
 from safe_arm.core.island import op_name
-from safe_arm.core.operators import RESHAPES
+from safe_arm.core.operators import IN_ORDER, RESHAPES
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     is_call,
@@ -85,7 +85,7 @@ def write_products(value: object) -> None:
             _square_reshaped(source)
     elif (
         value.target in (_PRODUCT, _ADDITION, _CLAMP, _MAXIMUM)
-        or op_name(value) in RESHAPES
+        or op_name(value) in IN_ORDER
     ):
         for source in value.all_input_nodes:
             write_products(source)
@@ -114,7 +114,7 @@ def near_sum(value: object) -> NearSum | None:
     if is_exact_sum(value) or squares_added(value):
         return NearSum(value)
     source = value.args[0] if value.args else None
-    if op_name(value) in RESHAPES and static_sizes(value) is not None:
+    if op_name(value) in IN_ORDER and static_sizes(value) is not None:
         return near_sum(source)
     if is_call(value, _CLAMP):
         inner, low = near_sum(source), lower_bound(value)

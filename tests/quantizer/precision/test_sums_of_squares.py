@@ -17,6 +17,8 @@ NEAR = {
     "a bound": (lambda m, x: ((x * x).sum(-1) * 0.5).clamp(0.25), (0.5, 0.0, 0.25)),
     "a multiple of a bound": (lambda m, x: (x * x).sum(-1).clamp(0.25) * 4.0, (4.0, 0.0, 1.0)),
     "a view": (lambda m, x: (x * x).sum(-1).view(4, 4), (1.0, 0.0, 0.0)),
+    "a dimension more": (lambda m, x: (x * x).sum(-1).unsqueeze(1) * 0.5, (0.5, 0.0, 0.0)),
+    "a dimension less": (lambda m, x: (x * x).sum(-1).squeeze(0).clamp(0.25), (1.0, 0.0, 0.25)),
     "two squares": (lambda m, x: x[..., 0] ** 2 + x[..., 1] ** 2, (1.0, 0.0, 0.0)),
 }
 FAR = {
