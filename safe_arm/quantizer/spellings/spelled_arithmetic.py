@@ -62,19 +62,22 @@ def _hypotenuse(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _add_product(x: Tensor, left: Tensor, right: Tensor, factor: float) -> Tensor:
-    return _add_multiple(x, left * right, factor)
+    if factor == -1:
+        return x - left * right
+    return x + _multiple(left, factor) * right
 
 
 def _add_quotient(
     x: Tensor, dividend: Tensor, divisor: Tensor, factor: float
 ) -> Tensor:
-    return _add_multiple(x, dividend / divisor, factor)
+    if factor == -1:
+        return x - dividend / divisor
+    return x + _multiple(dividend, factor) / divisor
 
 
-def _add_multiple(x: Tensor, other: Tensor, factor: float) -> Tensor:
-    if factor != 1:
-        other = other * factor
-    return x + other
+def _multiple(x: Tensor, factor: float) -> Tensor:
+    """Return a multiple of an operand; one of a product or a quotient is rounded once more before it is added."""
+    return x if factor == 1 else x * factor
 
 
 def _add_batched(

@@ -30,6 +30,21 @@ def test_a_way_by_a_tensor_is_as_good_as_its_borders():
     assert ours > borders - 0.5
 
 
+SUMS = {
+    "a product": lambda factor: lambda m, x, y, z: torch.addcmul(x, y, z, value=factor),
+    "a quotient": lambda factor: lambda m, x, y, z: torch.addcdiv(x, y, z.abs() + 1, value=factor),
+}
+
+
+@pytest.mark.parametrize("factor", [-1, 1, -0.5, 3])
+@pytest.mark.parametrize("rule", SUMS.values(), ids=SUMS)
+def test_a_sum_with_a_multiple_is_as_good_as_its_borders(rule, factor):
+    draw = torch.Generator().manual_seed(0)
+    samples = [tuple(torch.randn(3, 1, 8, 8, 8, generator=draw)) for _ in range(4)]
+    borders, ours = borders_and_ours(rule(factor), samples)
+    assert ours > borders - 0.5
+
+
 class TestArithmetic(Spelling):
     inputs = INPUTS
     written: ClassVar = {
