@@ -87,6 +87,7 @@ from safe_arm.quantizer.spellings.compared_indices import compare_in_32_bits
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
 from safe_arm.quantizer.spellings.constant_factors import fold_constant_factors
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
+from safe_arm.quantizer.spellings.equal_choices import drop_equal_choices
 from safe_arm.quantizer.spellings.extreme_indices import name_extreme_indices
 from safe_arm.quantizer.spellings.given_batches import give_batches
 from safe_arm.quantizer.spellings.high_ranks import lower_ranks
@@ -149,6 +150,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     mask_exponentials,
     choose_numbers,
     fill_from_tensors,
+    drop_equal_choices,
     pass_tensors_in,
     drop_copies_in_branches,
 )
