@@ -46,7 +46,8 @@ class PartedDomain(StandIn):
     Args:
         shared: the observer of the domain as torchao shares it; it is shown all that it would be shown without us.
         joins: the observers of what the values are joined with.
-        only_joined: joins alone read the values, so that a domain finer than the finest of them gains nothing.
+        only_joined: joins alone read the values, so that a domain finer than the finest of them gains nothing, among
+            those that read the largest values.
     """
 
     def __init__(
@@ -77,11 +78,16 @@ class PartedDomain(StandIn):
     def _chosen(self) -> ScaleAndZero:
         joined = _qparams(self.joins[0])
         if self.only_joined:
-            return min(map(_qparams, self.joins), key=lambda each: float(each[0]))
+            # A join reads a part of the values, such as one channel, which may be much smaller than the others.
+            covering = [join for join in self.joins if _covers(join, self.observer)]
+            qparams = map(_qparams, covering or [self.observer])
+            return min(qparams, key=lambda each: float(each[0]))
         was_shown = not bool(self.observer.min_val.isposinf().any())
         if not was_shown:
             return joined
         own = _qparams(self.observer)
+        if not _covers(self.joins[0], self.observer):
+            return own
         for other in self.joins[1:]:
             if not _are_equal(joined, _qparams(other)):
                 return own
@@ -130,6 +136,12 @@ def _convert_to_nothing(model: GraphModule, node: Node) -> None:
 def _qparams(observer: Observer) -> ScaleAndZero:
     with histogram_search.on_floats(observer):
         return observer.calculate_qparams()
+
+
+def _covers(join: Observer, own: Observer) -> bool:
+    """Tell whether an observer was shown numbers as low and as high as another one."""
+    is_low = bool((join.min_val <= own.min_val).all())
+    return is_low and bool((join.max_val >= own.max_val).all())
 
 
 def _are_equal(first: ScaleAndZero, second: ScaleAndZero) -> bool:

@@ -131,6 +131,32 @@ def test_a_value_that_two_comparisons_read_keeps_its_range(rule):
     assert codes_off(graph, rule, SAMPLES[0]) <= 1
 
 
+def channels(x):
+    """A layer of two channels, of which one is much smaller than the other."""
+    both = F.conv2d(x[:, None] - 0.5, torch.tensor([1.0, 0.05]).view(2, 1, 1, 1))
+    return both, both[:, 0], both[:, 1]
+
+
+def derivatives(m, x):
+    """Derivatives that are joined with their products, as in KeyNet."""
+    _, large, small = channels(x)
+    return torch.cat((large, large * x, small, small.square(), x * 2), -1)
+
+
+def some_derivatives(m, x):
+    both, _, small = channels(x)
+    return torch.cat((small, small.square()), -1), both
+
+
+def test_a_value_whose_parts_are_joined_reaches_as_far_as_the_largest_of_them():
+    graph = ours_exactly(derivatives, SAMPLES)
+    assert ratio(graph, derivatives, SAMPLES) > 40
+
+
+def test_so_does_one_of_which_a_part_is_joined_and_the_whole_is_read():
+    assert part_of(SafeTOSAQuantizer, some_derivatives) > 40
+
+
 def joined_by(names):
     """A rule of some joins, each of a value of its own that a layer reads too."""
 
