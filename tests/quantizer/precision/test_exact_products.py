@@ -105,8 +105,9 @@ def test_twice_equals_once():
 
 def test_a_mean_is_rounded_to_the_finest_part_of_a_step_whose_squares_fit():
     def rule(m, x, y):
-        apart = x - x.mean((1, 2), keepdim=True)
-        return (apart * apart).sum((1, 2)) + 0 * y.amax((1, 2))
+        rows = x.flatten(1)
+        apart = rows - rows.mean(1, keepdim=True)
+        return (apart * apart).sum(1) + 0 * y.amax((1, 2))
 
     graph = quantised(rule, quantizer_of(), TOKENS).graph
     scales = {node.args[0].name: node.args[1] for node in graph.find_nodes(op="call_function", target=Q)}
