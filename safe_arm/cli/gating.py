@@ -57,7 +57,7 @@ def gate_of(path: Path | None, update: bool, xml: Path | None) -> Gate:
         UsageError: it is not there or not one, or a file cannot be written.
     """
     if xml is not None:
-        check_output(xml, [path] if path else [], "--junit")
+        check_output(xml, (), "--junit", [path] if path else [])
     if path is None:
         if update:
             raise UsageError(

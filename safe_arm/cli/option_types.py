@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -57,6 +58,26 @@ class OneOf(Suggested):
         self, param: click.Parameter, ctx: click.Context | None = None
     ) -> str:
         return f"Give one of: {', '.join(self.usual)}"
+
+
+class Percent(click.FloatRange):
+    """A number within bounds; an error calls it that."""
+
+    name = "number"
+
+
+class File(click.Path):
+    """A path; an error about a required option without one says how to give it."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def get_missing_message(
+        self, param: click.Parameter, ctx: click.Context | None = None
+    ) -> str | None:
+        if not isinstance(param, click.Option):
+            return None
+        return f"Give {param.opts[0]} {param.metavar}"
 
 
 class Bytes(click.ParamType):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from safe_arm.cli.option_types import Bytes, OneOf, Suggested, Varied
+from safe_arm.cli.option_types import Bytes, File, OneOf, Percent, Suggested, Varied
 from safe_arm.cli.project_defaults import ISOLATED, note_overridden, whence
 from safe_arm.cli.request import Quantisation, Request
 from safe_arm.cli.targets import (
@@ -26,7 +26,7 @@ from safe_arm.footprint.limits import Limits
 from safe_arm.report.formats import FORMATS
 
 Command: TypeAlias = Callable[..., None]
-FILE = click.Path(path_type=Path)
+FILE = File()
 #: What ``check`` takes in place of a calibration file.
 RANDOM = Path("random")
 
@@ -92,7 +92,7 @@ ALLOW_EMPTY = click.option(
 )
 FAIL_UNDER = click.option(
     "--fail-under",
-    type=click.FloatRange(0, 100),
+    type=Percent(0, 100),
     metavar="PERCENT",
     help="Exit with status 1 if less than this share of the multiply-accumulates is delegated, of "
     "the operators if there are none.",
@@ -335,7 +335,8 @@ def check_verification(codes: int, policy: str, verify: bool) -> None:
     """Refuse a tolerance, and the policy best, for a verification that is left out."""
     if policy == "best" and not verify:
         raise UsageError(
-            "--non-fuseable best propagates what is verified, and --no-verify leaves the verification out"
+            "--non-fuseable best propagates what is verified, and --no-verify leaves the verification out; "
+            "leave --no-verify out, or give --non-fuseable reject or propagate"
             f"{whence('non_fuseable')}"
         )
     if codes and not verify:

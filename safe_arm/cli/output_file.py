@@ -11,13 +11,19 @@ from safe_arm.core.errors import UsageError
 from safe_arm.core.whole_file import replace_file
 
 
-def check_output(path: Path, taken: Sequence[Path], option: str = "-o") -> None:
+def check_output(
+    path: Path,
+    taken: Sequence[Path],
+    option: str = "-o",
+    written: Sequence[Path] = (),
+) -> None:
     """Check that a file can be written at ``path`` and is none of those taken; leave no trace.
 
     Args:
         path: the file.
-        taken: the files to read, and the other files to write.
+        taken: the files to read.
         option: what it was given with.
+        written: the other files to write.
 
     Raises:
         UsageError: it cannot; the message says what to change.
@@ -35,11 +41,11 @@ def check_output(path: Path, taken: Sequence[Path], option: str = "-o") -> None:
         raise UsageError(
             f"output directory {str(folder)!r} does not exist; create it or give another {option}"
         )
-    if path.exists() and any(each.exists() and path.samefile(each) for each in taken):
+    if _is_among(taken, path):
         raise UsageError(
             f"output {str(path)!r} is also an input; give another {option}"
         )
-    if path in taken:
+    if _is_among(written, path):
         raise UsageError(f"{str(path)!r} is given twice; give another {option}")
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -49,6 +55,34 @@ def check_output(path: Path, taken: Sequence[Path], option: str = "-o") -> None:
         raise UsageError(
             f"output directory {str(folder)!r} {problem}; give another {option}"
         ) from error
+
+
+def _is_among(files: Sequence[Path], path: Path) -> bool:
+    """Tell whether a file is one of some, under whatever name."""
+    if path in files:
+        return True
+    return path.exists() and any(
+        each.exists() and path.samefile(each) for each in files
+    )
+
+
+def check_folder(path: Path, option: str) -> None:
+    """Check that there is or can be a directory of a name.
+
+    Args:
+        path: the directory, which need not exist.
+        option: what it was given with.
+
+    Raises:
+        UsageError: it is a file, or a file is in its way.
+    """
+    for place in (path, *path.parents):
+        if place.is_dir():
+            return
+        if place.exists():
+            raise UsageError(
+                f"{option} {str(path)!r} cannot be a directory: {str(place)!r} is a file; give another {option}"
+            )
 
 
 def write_output(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:

@@ -10,6 +10,7 @@ import click
 from safe_arm.cli.executorch_command import ExecuTorchCommand
 from safe_arm.cli.lowering_command import lowered
 from safe_arm.cli.options import FILE, MODEL, VERBOSE, lowering_options, request_of
+from safe_arm.cli.output_file import check_folder
 from safe_arm.core.plain_reasons import plain
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def repro(directory: Path, verbose: bool, **options: Any) -> None:
         2  bad input
       130  interrupted
     """
+    check_folder(directory, "-o")
     request = request_of({**options, "repro_dir": directory})
     with lowered(request, verbose) as reports:
         scripts = {} if request.quiet else _scripts(reports[request.policy])

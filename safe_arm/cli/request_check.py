@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safe_arm.bundle.manifest import BundleFiles
 from safe_arm.cli.calibration import read_arrays
 from safe_arm.cli.model_file import check_model_file, quantising_operator
 from safe_arm.cli.module_names import modules_of, paths_of
-from safe_arm.cli.output_file import check_output
+from safe_arm.cli.output_file import check_folder, check_output
 from safe_arm.cli.project_defaults import explicit, flag, whence
 from safe_arm.cli.request import HOW_TO_QUANTISE
 from safe_arm.cli.required_tools import check_tools
@@ -110,6 +111,7 @@ def _given(*names: str) -> str:
 def _check_files(request: Request) -> None:
     """Check that each file can be written, and is none that is read or written already."""
     taken = [request.model]
+    written: list[Path] = []
     if request.quantisation.calibration is not None:
         taken.append(request.quantisation.calibration)
     if request.output is not None:
@@ -119,17 +121,19 @@ def _check_files(request: Request) -> None:
                 f"output {str(request.output)!r} has to end in .pte, the suffix of an ExecuTorch program; give -o "
                 f"{request.output.with_suffix('.pte')}"
             )
-        taken.append(request.output)
+        written.append(request.output)
         if request.bundle:
             for path in BundleFiles.beside(request.output).written:
-                check_output(path, taken, "-o")
-                taken.append(path)
+                check_output(path, taken, "-o", written)
+                written.append(path)
     for report in request.reports:
-        check_output(report, taken, "--report")
+        check_output(report, taken, "--report", written)
         format_of(report)
-        taken.append(report)
+        written.append(report)
     if request.operators is not None:
-        check_output(request.operators, taken, "--operators")
+        check_output(request.operators, taken, "--operators", written)
+    if request.repro_dir is not None:
+        check_folder(request.repro_dir, "--repro-dir")
 
 
 def _check_quantised(request: Request, operator: str) -> None:

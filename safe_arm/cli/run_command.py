@@ -71,6 +71,7 @@ def run(
     Each Arm partitioner and quantiser that SCRIPT creates becomes safe_arm's, whether SCRIPT calls the class, a
     subclass of its own or one of ExecuTorch's factories:
 
+    \b
     safe-arm run -m executorch.backends.arm.scripts.aot_arm_compiler --model_name=model.py --delegate --quantize
 
     Put safe-arm's options before SCRIPT; ARGUMENTS are the script's. Every delegate is verified, and stderr gets a
@@ -81,11 +82,12 @@ def run(
       the script's, if it is not 0
         0  the script succeeded
         2  bad input
-        3  the script makes no Arm partitioner, delegates nothing, or delegates something without safe_arm
+        3  the script makes no Arm partitioner, delegates nothing, or delegates
+           something without safe_arm
     """
     _check_script(script, module)
     for index, report in enumerate(reports):
-        check_output(report, reports[:index], "--report")
+        check_output(report, (), "--report", reports[:index])
         format_of(report)
     check_verification(tolerance, options["non_fuseable"], options["verify"])
     if options["verify"]:

@@ -161,7 +161,7 @@ def _check(request: Request, target: Target) -> None:
     taken = [request.model, *filter(None, (request.quantisation.calibration,))]
     check_output(target.output, taken)
     if target.front is not None:
-        check_output(target.front, [*taken, target.output], "--front")
+        check_output(target.front, taken, "--front", [target.output])
 
 
 #: Parameters of a lowering that tune refuses; its help leaves them out.

@@ -41,11 +41,16 @@ LONGEST = 100
 WIDEST = 400
 
 
-def cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """Return each row's text by column; all rows of a run have the same columns."""
+def cells(rows: Sequence[Row], *, whole: bool = False) -> list[dict[str, str]]:
+    """Return each row's text by column; all rows of a run have the same columns.
+
+    Args:
+        rows: the rows.
+        whole: whether errors are as long as they are.
+    """
     lines = []
     for row in rows:
-        own = {"s": f"{row.seconds:.1f}", "outcome": outcome(row)}
+        own = {"s": f"{row.seconds:.1f}", "outcome": outcome(row, whole=whole)}
         lines.append({**row.labels, **_figures(row), **own})
     used = [name for name in COLUMNS if any(line.get(name) for line in lines)]
     return [{name: line.get(name, "") for name in used} for line in lines]
@@ -83,8 +88,8 @@ def _figures(row: Row) -> dict[str, str]:
     return texts
 
 
-def outcome(row: Row) -> str:
-    """Return in a word or a line how a job ended."""
+def outcome(row: Row, *, whole: bool = False) -> str:
+    """Return in a word or a line how a job ended, a long error shortened unless ``whole``."""
     again = ", second try" if row.tries > 1 else ""
     if row.exit_status == 0:
         skipped = row.figures.get("not_compared")
@@ -95,7 +100,7 @@ def outcome(row: Row) -> str:
     if row.result and row.figures.get("demoted"):
         return f"demoted{again}"
     error = row.error or f"status {row.exit_status}"
-    if len(error) > LONGEST:
+    if len(error) > LONGEST and not whole:
         error = f"{error[:LONGEST]}..."
     return error if row.result else f"failed: {error}"
 
@@ -172,7 +177,7 @@ def index(
     template = templates("safe_arm.jobs", "assets").get_template("index.html.j2")
     return template.render(
         title=title,
-        lines=list(zip(rows, cells(rows), strict=True)),
+        lines=list(zip(rows, cells(rows, whole=True), strict=True)),
         expected=expected,
         words=WORDS,
         meanings=MEANINGS,

@@ -33,6 +33,12 @@ class Goal:
     function: Callable[[Net], float] | None = None
     budget: Budget = field(default_factory=Budget)
 
+    def text(self, value: float) -> str:
+        """Return a value with its name or its unit, as a sentence says it."""
+        if self.function is None:
+            return f"an SQNR of {value:.4g} dB"
+        return f"{self.name} {value:.4g}"
+
     def of(self, net: Net) -> float:
         """Return a net's value.
 

@@ -74,6 +74,8 @@ def read_recipe(path: str | Path) -> Recipe:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
+        if isinstance(error, UnicodeDecodeError):
+            why = "it is no text file"
         raise UsageError(
             f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}"
         ) from error

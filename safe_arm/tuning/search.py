@@ -313,7 +313,7 @@ class Search:
                     break
 
     def _why_not(self, best: Trial) -> str:
-        figures = f"{self._goal.name} {best.value:.4g}"
+        figures = self._goal.text(best.value)
         if not self._fits(best):
             taken = []
             for name, number, limit in self._goal.budget.taken(best):

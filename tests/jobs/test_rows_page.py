@@ -87,6 +87,13 @@ def test_figures_of_another_estimator_are_told(rows):
     assert cells([replace(other, figures=FIGURES | {"worse": 0, "not_compared": 0})])[0]["outcome"] == "ok"
 
 
+def test_the_page_has_the_whole_error_and_the_table_its_beginning(rows):
+    error = " ".join(["a long reason"] * 20)
+    failed = replace(rows[0], error=error)
+    assert cells([failed])[0]["outcome"] == f"failed: {error[:100]}..."
+    assert f"<td>failed: {error}</td>" in index([failed], 1, "safe-arm check")
+
+
 def test_every_meaning_is_that_of_a_column():
     assert MEANINGS.keys() <= set(COLUMNS)
 

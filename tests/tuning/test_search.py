@@ -160,7 +160,7 @@ def test_a_target_is_reached_within_the_budget_as_cheaply_as_without(stairs):
     ("at_least", "reached", "why"),
     [
         (float("inf"), True, ""),
-        (35, False, "the best that is proven has SQNR in dB 31, with int16 tried; beyond the budget, 10,"),
+        (35, False, "the best that is proven has an SQNR of 31 dB, with int16 tried; beyond the budget, 10,"),
     ],
 )
 def test_the_most_accurate_within_a_budget_is_found_and_what_a_target_would_cost(stairs, at_least, reached, why):
@@ -174,8 +174,10 @@ def test_where_nothing_is_within_the_budget_the_nearest_is_named(stairs):
     found = stairs(float("inf"), 50)
     assert found.why
     assert len(found.trials) == 1, "16 bits cost more than 8, so nothing else is tried"
-    assert found.why == "nothing is within the budget; the nearest has SQNR in dB 20 and takes 100 of --max-cycles 50"
-    assert "the best that is proven has SQNR in dB 20, with no other level tried" in stairs(35, levels=()).why
+    assert (
+        found.why == "nothing is within the budget; the nearest has an SQNR of 20 dB and takes 100 of --max-cycles 50"
+    )
+    assert "the best that is proven has an SQNR of 20 dB, with no other level tried" in stairs(35, levels=()).why
 
 
 def test_spots_are_read_through_what_only_moves_values():

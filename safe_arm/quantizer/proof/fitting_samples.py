@@ -63,8 +63,9 @@ def misfits_named(model: GraphModule, samples: Sequence[Any]) -> Iterator[None]:
 def _misfit(model: GraphModule, samples: Sequence[Any]) -> str:
     """Return what is wrong with the first sample that does not fit a model; empty if all do."""
     inputs = model.graph.find_nodes(op="placeholder")
-    for number, sample in enumerate(samples):
-        values = tree_leaves(tuple(sample))
+    # A list may count what is taken of it by iterating.
+    for number in range(len(samples)):
+        values = tree_leaves(tuple(samples[number]))
         if len(values) != len(inputs):
             names = ", ".join(repr(str(node.target)) for node in inputs)
             return f"calibration sample {number} has {len(values)} values; the model takes {len(inputs)}: {names}"

@@ -55,6 +55,23 @@ def test_what_the_model_takes_is_not_refused(sample):
     assert quantizer_of().quantize_with_submodules(exported(NET, (X,)), [(X,), (sample,)])
 
 
+class Counted(list):
+    """Samples that know which of them failed, as the command line's do."""
+
+    at = None
+
+    def __iter__(self):
+        for self.at, sample in enumerate(super().__iter__()):
+            yield sample
+        self.at = None
+
+
+def test_the_list_is_not_iterated_again_after_a_failure():
+    samples = Counted([(X,), (X.double(),), (X,)])
+    refusal(exported(NET, (X,)), samples)
+    assert samples.at == 1
+
+
 def test_a_failure_of_other_reasons_stays_as_it_is():
     quantizer = quantizer_of()
     quantizer.transform_for_annotation = lambda model: 1 / 0
