@@ -38,6 +38,8 @@ SAMPLES = [rows(seed) for seed in range(6)]
 GAINS = {
     "a norm": (lambda m, x: F.layer_norm(x, (32,)), "ethos-u85-256", 5),
     "a logarithm": (lambda m, x: (x.square().sum(-1) + 1e-3).log(), "ethos-u55-128", 20),
+    "a bounded logarithm": (lambda m, x: x.square().sum(-1).clamp(1e-3, 1e6).log(), "ethos-u85-256", 20),
+    "pooled squares": (lambda m, x: F.avg_pool2d(x.square(), (2, 8)).sqrt(), "ethos-u55-128", 10),
     "a phase": (lambda m, x: (a := x[..., :16]) / (a**2 + x[..., 16:] ** 2 + 1e-3).sqrt(), "ethos-u55-128", 5),
     "a bell curve": (lambda m, x: torch.exp(-(x**2)), "ethos-u85-256", 15),
 }
