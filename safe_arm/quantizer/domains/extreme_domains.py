@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
-from safe_arm.quantizer.domains.filled_domains import GREATEST, LEAST
+from safe_arm.quantizer.domains.filled_readers import GREATEST, LEAST
 from safe_arm.quantizer.graphs.graph_edits import moved_from, operands_of
 from safe_arm.quantizer.graphs.mask_bounds import MASKED, is_hiding
 from safe_arm.quantizer.graphs.stand_ins import (

@@ -19,6 +19,14 @@ from torchao.quantization.pt2e.quantizer import EdgeOrNode
 
 from safe_arm.core.island import op_name
 from safe_arm.core.operators import ElementOrigin, operators
+from safe_arm.quantizer.domains.filled_readers import (
+    GREATER,
+    LESS,
+    MOVES,
+    Readers,
+    readers_of_fill,
+)
+from safe_arm.quantizer.domains.parted_domains import join_again
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     filler_of,
@@ -34,29 +42,8 @@ from safe_arm.quantizer.graphs.stand_ins import (
 )
 
 _ATEN = torch.ops.aten
-
 _PAD = _ATEN.pad.default
 _CONSTANT_PAD = _ATEN.constant_pad_nd.default
-#: Operators that take the greatest of their values, or its place.
-GREATEST = (
-    # ReLU makes zero of the number, and every domain has a code for zero.
-    _ATEN.relu.default,
-    _ATEN.amax.default,
-    _ATEN.max.default,
-    _ATEN.max.dim,
-    _ATEN.max_pool1d.default,
-    _ATEN.max_pool2d.default,
-    _ATEN.argmax.default,
-)
-#: Operators that take the least.
-LEAST = (
-    _ATEN.amin.default,
-    _ATEN.min.default,
-    _ATEN.min.dim,
-    _ATEN.argmin.default,
-)
-#: Operators whose results are elements of their first argument, by place.
-_MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 #: Operators that put values of several tensors into one.
 _JOINS = operators(ElementOrigin.JOINED, ElementOrigin.MERGED)
 
@@ -92,25 +79,26 @@ def rounded(fake_quantize: FakeQuantizeBase, x: Tensor) -> Tensor:
     return result
 
 
-def moved_to_extremes(node: Node, number: float) -> list[Node]:
-    """Return a value that is filled with a number, and what it is moved to, before it is compared.
+class LastObserver(StandIn):
+    """Shows an observer the results of the last maximum, and the domain of what it compares a number that is taken.
 
     Args:
-        node: the value.
-        number: the number.
-
-    Returns:
-        Nothing if it is read by anything but maxima, or minima where the number is positive.
+        observer: the observer of the result.
+        compared: that of the values that are compared.
+        number: what places are filled with.
     """
-    extremes = GREATEST if number < 0 else LEAST
-    moved = [node]
-    for each in moved:
-        for reader in each.users:
-            if op_name(reader) in _MOVES:
-                moved.append(reader)
-            elif reader.target not in extremes:
-                return []
-    return moved
+
+    def __init__(self, observer: Observer, compared: Observer, number: float) -> None:
+        super().__init__(observer)
+        self.compared = compared
+        self.number = number
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Show a value of any shape to the observers, and return it."""
+        taken = x[x == self.number]
+        if taken.numel():
+            self.compared(taken)
+        return shown(self.observer, x)
 
 
 def leave_fills_out(
@@ -127,23 +115,102 @@ def leave_fills_out(
         return
     values = ConstantValues(model)
     for node in nodes:
-        observer = observers[node]
         number, places = _filled(node, values)
-        if abs(number) <= SMALLEST_FILL or not has_one_scale(observer):
+        if abs(number) <= SMALLEST_FILL or not has_one_scale(observers[node]):
             continue
-        if isinstance(observer, FilledObserver):
-            continue
-        moved = moved_to_extremes(node, number)
-        if {id(observers.get(each)) for each in moved} != {id(observer)}:
-            continue
-        for each in moved:
-            places.append(each)
-            for reader in each.users:
-                places.append((each, reader))
-        unfilled = FilledObserver(observer, number)
-        for place in places:
-            if observers.get(place) is observer:
-                observers[place] = unfilled
+        readers = readers_of_fill(node, number)
+        if readers is not None:
+            _leave_out(number, places, readers, observers)
+
+
+def _leave_out(
+    number: float, places: list[EdgeOrNode], readers: Readers, observers: Observers
+) -> None:
+    """Let a number not be observed where a value is filled with it, and where that is moved to.
+
+    Args:
+        number: the number.
+        places: where the number is read.
+        readers: what reads the value.
+        observers: the observer of each annotated place; changed in place.
+    """
+    moved = _places_of(readers.moved, observers)
+    domain = _domain_of(readers, moved, observers)
+    if domain is None:
+        return
+    unfilled = FilledObserver(domain, number)
+    for place in places:
+        if observers.get(place) is domain:
+            observers[place] = unfilled
+    for place in moved:
+        if not isinstance(observers[place], FilledObserver):
+            observers[place] = unfilled
+    for last in readers.last:
+        _show_last(last, domain, number, observers)
+
+
+def _show_last(
+    last: Node, domain: Observer, number: float, observers: Observers
+) -> None:
+    """Let a domain have a code for the number if a maximum of two values takes it, whose result has its own domain."""
+    observer = observers.get(last)
+    if last.target not in (GREATER, LESS) or observer is None or observer is domain:
+        return
+    is_trained = hasattr(observer, "fake_quant_enabled")
+    if not is_trained and not isinstance(observer, LastObserver):
+        observers[last] = LastObserver(observer, domain, number)
+
+
+def _places_of(values: list[Node], observers: Observers) -> list[EdgeOrNode]:
+    """Return all places of some values; a reader that is not quantised, as the place of a maximum may be, has none."""
+    places: list[EdgeOrNode] = []
+    for value in values:
+        places.append(value)
+        for reader in value.users:
+            if observers.get((value, reader)) is not None:
+                places.append((value, reader))
+    return places
+
+
+def _domain_of(
+    readers: Readers, moved: list[EdgeOrNode], observers: Observers
+) -> Observer | None:
+    """Return the observer of a filled value, which what it is moved to gets as well.
+
+    Where the domain has been parted for joins, it is one again.
+
+    Args:
+        readers: what reads the value.
+        moved: the places of the value, and of what it is moved to.
+        observers: the observer of each annotated place; changed in place.
+
+    Returns:
+        None if a place has none, or other values are compared in another domain, or share that of a maximum.
+    """
+    if not all(has_one_scale(observers.get(place)) for place in moved):
+        return None
+    if len({id(_unfilled(observers[place])) for place in moved}) > 1:
+        for place in moved:
+            join_again(observers, observers[place])
+    domain = _unfilled(observers[readers.moved[0]])
+    known = {id(_unfilled(observers[place])) for place in moved}
+    others = known - {id(domain)}
+    for place, observer in observers.items():
+        if id(observer) in others and place not in moved:
+            return None
+    for reader in readers.comparing():
+        for operand in reader.all_input_nodes:
+            observer = observers.get((operand, reader))
+            if observer is None or id(_unfilled(observer)) not in known:
+                return None
+    return domain
+
+
+def _unfilled(observer: Observer) -> Observer:
+    """Return the observer of the domain at a place."""
+    if isinstance(observer, FilledObserver):
+        return observer.observer
+    return observer
 
 
 def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
@@ -169,7 +236,7 @@ def _filled(node: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]
 def _constant(operand: Node, values: ConstantValues) -> tuple[float, list[EdgeOrNode]]:
     """Return the number that all elements of an operand are, 0 if there is none, and the places it passes."""
     places: list[EdgeOrNode] = [operand]
-    while op_name(operand) in _MOVES and isinstance(operand.args[0], Node):
+    while op_name(operand) in MOVES and isinstance(operand.args[0], Node):
         source = operand.args[0]
         places += [(source, operand), source]
         operand = source

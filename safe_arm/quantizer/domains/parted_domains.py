@@ -168,6 +168,31 @@ def part_domains(observers: Observers) -> None:
         _derive_anew(observers)
 
 
+def join_again(observers: Observers, observer: Observer) -> None:
+    """Let all values share one domain again that did before ``part_domains``.
+
+    Args:
+        observers: the observer of each annotated place; changed in place.
+        observer: one of the domains that it was parted into; another one stays as it is.
+    """
+    shared = _shared(observer)
+    if shared is observer:
+        return
+    for place, each in observers.items():
+        if _shared(each) is shared:
+            observers[place] = shared
+    _derive_anew(observers)
+
+
+def _shared(observer: Observer) -> Observer:
+    """Return the observer in whose place that of a parted domain stands."""
+    if isinstance(observer, JoinedEdge):
+        observer = observer.observer
+    while isinstance(observer, PartedDomain):
+        observer = observer.shared
+    return observer
+
+
 def _parted(places: list[EdgeOrNode], shared: Observer) -> Observers:
     """Return the observers that places of one domain get in the place of the one that they have."""
     bundles = list(nx.connected_components(_references(places)))

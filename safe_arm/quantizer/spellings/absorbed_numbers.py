@@ -1,4 +1,7 @@
-"""Leave out what is lost in a number beyond all others, such as the state of -1e38 with which a maximum begins."""
+"""Leave out what is lost in a number beyond all others, such as the state of -1e38 with which a maximum begins.
+
+Zeros that are added are lost in any number, such as those of the flat element with which an image is dilated.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def leave_out_absorbed(model: GraphModule) -> None:
 
     ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
     in which nothing is left of x, and which no rescale reaches. A maximum with any other number is a clamp, whose
-    domain ends there.
+    domain ends there. ``x + zeros`` and ``x - zeros`` are x, if an operator computes it.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -89,11 +92,16 @@ def _of_extreme(
 
 
 def _of_sum(node: Node, place: int, value: Tensor) -> Node | None:
-    return _operand(node, place) if _is_far(value) else None
+    """Return the far number; the other operand of zeros."""
+    if _is_far(value):
+        return _operand(node, place)
+    return _computed(node, 1 - place) if number_of(value) == 0 else None
 
 
 def _of_difference(node: Node, place: int, value: Tensor) -> Node | None:
-    """Return the far number; its negative if it is subtracted."""
+    """Return the far number, its negative if it is subtracted; what zeros are subtracted from."""
+    if place == 1 and number_of(value) == 0:
+        return _computed(node, 0)
     if not _is_far(value):
         return None
     if place == 0:
@@ -104,6 +112,14 @@ def _of_difference(node: Node, place: int, value: Tensor) -> Node | None:
 def _operand(node: Node, place: int) -> Node | None:
     operand = node.args[place]
     return operand if isinstance(operand, Node) else None
+
+
+def _computed(node: Node, place: int) -> Node | None:
+    """Return a float operand that an operator gives."""
+    operand = _operand(node, place)
+    if not is_float32(operand) or operand.op != "call_function":
+        return None
+    return operand
 
 
 def _as_wide(node: Node, value: Node) -> Node:

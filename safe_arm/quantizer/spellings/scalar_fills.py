@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from safe_arm.quantizer.domains.filled_domains import moved_to_extremes
+from safe_arm.quantizer.domains.filled_readers import readers_of_fill
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
     is_float32,
@@ -40,7 +40,7 @@ def _fill(node: Node) -> None:
         return
     if not isinstance(number, (int, float)) or node.kwargs:
         return
-    if not abs(number) <= _LARGEST and not moved_to_extremes(node, number):
+    if not abs(number) <= _LARGEST and not readers_of_fill(node, number):
         return
     write = Writer(node)
     operands = list(node.args)

@@ -64,7 +64,40 @@ MASKED = {
     "a constant beside": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -1e4)), 1).amax(1),
     "padding beside": beside,
 }
-FILLED = {**PADDED, **MASKED}
+
+
+def windows(x):
+    """The windows of a padded image, rows and columns of each last."""
+    return x.unfold(2, 3, 1).unfold(3, 3, 1)
+
+
+def greater(x, dim):
+    """The greatest of three neighbours along a dimension, two at a time."""
+    first, second, third = (x.narrow(dim, start, x.shape[dim] - 2) for start in range(3))
+    return torch.maximum(torch.maximum(first, second), third)
+
+
+def framed(x, value=-1e4):
+    return F.pad(x, (1,) * 4, value=value)
+
+
+MOVED = {
+    "slices": lambda m, x: (lambda p: torch.maximum(p[..., :8], p[..., 2:]))(F.pad(x, (1, 1), value=-INF)),
+    "an erosion of slices": lambda m, x: (lambda p: torch.minimum(p[..., :8], p[..., 2:]))(F.pad(x, (1, 1), value=INF)),
+    "slices of slices": lambda m, x: greater(greater(framed(x), 2), 3),
+    "windows": lambda m, x: windows(framed(x[:, :1])).amax((4, 5)),
+    "windows of a flat element": lambda m, x: (windows(framed(x[:, :1])) + torch.zeros(3, 3)).amax((4, 5)),
+    "windows with another reader of the values": lambda m, x: (
+        lambda y: torch.cat((windows(framed(y)).amax((4, 5)), y), 1)
+    )(x[:, :1] * 2),
+    "a maximum of maxima": lambda m, x: framed(x).amax(2).amax(2),
+    "pools of a pool": lambda m, x: F.max_pool2d(F.max_pool2d(framed(x), (3, 1), 1), (1, 3), 1),
+    "beside a pool": lambda m, x: torch.maximum(F.max_pool2d(framed(x), 3, 1), framed(x)[..., 2:, 2:]),
+    "joined with another number": lambda m, x: F.max_pool2d(
+        torch.stack((framed(x), torch.full((1, 4, 10, 10), -1e4))).amax(0), 3, 1
+    ),
+}
+FILLED = {**PADDED, **MASKED, **MOVED}
 
 
 @pytest.mark.filterwarnings("error::safe_arm.core.errors.FloatProofWarning")
@@ -88,7 +121,7 @@ def test_the_places_of_maxima_are_kept(number):
 
 
 def test_the_one_delegate_is_exact():
-    names = "rows of a sequence", "a minimum", "an element that is written", "padding beside"
+    names = "rows of a sequence", "a minimum", "an element that is written", "padding beside", "slices of slices"
     ours_exactly(together(FILLED, *names), SAMPLES)
 
 
@@ -106,8 +139,17 @@ def test_a_row_in_which_all_is_masked_keeps_its_number_if_calibration_shows_one(
     assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 40
 
 
-def test_so_is_that_of_an_ethos_u(ethos_u):
-    exactly_on(ethos_u, PADDED["minus infinity"], SAMPLES)
+def test_a_maximum_of_two_that_is_nothing_but_the_number_keeps_it_if_calibration_shows_one():
+    def rule(m, x):
+        masked = x[0].masked_fill(~kept(x), -30.0)
+        return torch.maximum(masked[..., 1:], masked[..., :-1])
+
+    assert ratio(quantised(rule, quantizer_of(), SAMPLES), rule, SAMPLES) > 40
+
+
+@pytest.mark.parametrize("name", ["minus infinity", "slices of slices"])
+def test_so_is_that_of_an_ethos_u(ethos_u, name):
+    exactly_on(ethos_u, FILLED[name], SAMPLES)
 
 
 def test_values_below_the_padding_are_clipped_by_it_as_in_the_float_net():
@@ -128,6 +170,13 @@ NEAR_MISSES = {
     "the other extreme": lambda m, x: x[0].masked_fill(~kept(x), -30.0).amin(1),
     "two numbers": lambda m, x: torch.cat((x[0], torch.full((4, 1, 8), -90.0), x.new_full((4, 1, 8), -50)), 1).amax(1),
     "a result": lambda m, x: F.pad(x, (0, 1, 0, 1), value=-1e3),
+    "slices with another reader": lambda m, x: (lambda p: (torch.maximum(p[..., :8], p[..., 2:]), p[..., :8] * 2))(
+        F.pad(x, (1, 1), value=-30.0)
+    ),
+    "a maximum with values of another domain": lambda m, x: torch.maximum(
+        F.pad(x, (1, 1), value=-30.0)[..., 2:], x * 9
+    ),
+    "joined values with another reader": lambda m, x: windows(framed(x[:, :1], -30.0)) * 2,
 }
 
 
@@ -136,10 +185,11 @@ def test_near_misses_are_observed_as_in_stock(monkeypatch):
 
 
 def test_twice_equals_once(monkeypatch):
-    assert exchanges(monkeypatch, leave_fills_out, PADDED["minus infinity"], SAMPLES) == [(True, False)]
+    for name in ("minus infinity", "slices of slices", "windows"):
+        assert exchanges(monkeypatch, leave_fills_out, FILLED[name], SAMPLES) == [(True, False)]
 
 
-@pytest.mark.parametrize("name", ["minus infinity", "masked_fill with a number"])
+@pytest.mark.parametrize("name", ["minus infinity", "masked_fill with a number", "slices"])
 def test_so_are_nets_that_are_trained(name):
     stock, ours = trained_ratios(FILLED[name], SAMPLES)
     assert ours > max(stock + 6, 30)

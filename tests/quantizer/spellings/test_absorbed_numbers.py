@@ -40,6 +40,9 @@ WRITTEN = {
     "a minimum that is a clamp": lambda m, x: torch.minimum(torch.full((12, 1), 1e5), x * 2),
     "a maximum with a number that is near": lambda m, x: torch.maximum(x, torch.tensor(-0.1)) * 2,
     "a minimum of zeros": lambda m, x: torch.minimum(torch.zeros(1, 12, 8), x) * 2,
+    "a sum with zeros": lambda m, x: (x * 2 + torch.zeros(8)).sin(),
+    "zeros and a value": lambda m, x: (torch.zeros(8) + x * 2).sin(),
+    "a difference of zeros": lambda m, x: (x * 2 - torch.zeros(3, 12, 8)).sin(),
 }
 
 
@@ -53,6 +56,10 @@ class TestNumbers(Whole):
         "one that is far among others": lambda m, x: torch.maximum(x, torch.tensor([0.0] * 7 + [-1e38])),
         "a sum of constants": lambda m, x: torch.sigmoid(LOW + HIGH) + x,
         "a product": lambda m, x: x * HIGH,
+        "a difference from zeros": lambda m, x: (torch.zeros(8) - x * 2).sin(),
+        "a sum with a zero among others": lambda m, x: x * 2 + torch.tensor([0.0] * 7 + [1.0]),
+        "an input and zeros": lambda m, x: x + torch.zeros(8),
+        "integers and zeros": lambda m, x: x.to(torch.int32) * 2 + torch.zeros(8),
         "double precision": lambda m, x: torch.maximum(x.double(), torch.tensor(-1e38).double()),
     }
 
