@@ -26,7 +26,7 @@ from safe_arm.quantizer.domains.filled_readers import (
     Readers,
     readers_of_fill,
 )
-from safe_arm.quantizer.domains.parted_domains import join_again
+from safe_arm.quantizer.domains.parted_domains import derive_anew, join_again
 from safe_arm.quantizer.graphs.constant_values import (
     ConstantValues,
     filler_of,
@@ -135,9 +135,12 @@ def _leave_out(
         observers: the observer of each annotated place; changed in place.
     """
     moved = _places_of(readers.moved, observers)
-    domain = _domain_of(readers, moved, observers)
+    joined = dict(observers)
+    domain = _domain_of(readers, moved, joined)
     if domain is None:
         return
+    observers.update(joined)
+    derive_anew(observers)
     unfilled = FilledObserver(domain, number)
     for place in places:
         if observers.get(place) is domain:

@@ -165,14 +165,14 @@ def part_domains(observers: Observers) -> None:
         parted.update(_parted(places, observers[places[0]]))
     if parted:
         observers.update(parted)
-        _derive_anew(observers)
+        derive_anew(observers)
 
 
 def join_again(observers: Observers, observer: Observer) -> None:
     """Let all values share one domain again that did before ``part_domains``.
 
     Args:
-        observers: the observer of each annotated place; changed in place.
+        observers: the observer of each annotated place; changed in place. What is derived is to be derived anew.
         observer: one of the domains that it was parted into; another one stays as it is.
     """
     shared = _shared(observer)
@@ -181,7 +181,6 @@ def join_again(observers: Observers, observer: Observer) -> None:
     for place, each in observers.items():
         if _shared(each) is shared:
             observers[place] = shared
-    _derive_anew(observers)
 
 
 def _shared(observer: Observer) -> Observer:
@@ -380,7 +379,7 @@ def _requantise(edges: list[_Edge], observers: Observers) -> None:
         observers[edge] = between[key]
 
 
-def _derive_anew(observers: Observers) -> None:
+def derive_anew(observers: Observers) -> None:
     """Let qparams that are derived from those of other places, such as a bias's, be derived from the new ones."""
     for place, observer in observers.items():
         spec = spec_at(place)

@@ -176,6 +176,9 @@ NEAR_MISSES = {
     "a maximum with values of another domain": lambda m, x: torch.maximum(
         F.pad(x, (1, 1), value=-30.0)[..., 2:], x * 9
     ),
+    "a maximum that is joined with values of its domain": lambda m, x: torch.cat(
+        (greater(framed(x, -30.0), 2)[..., 1:-1], x * 9), 1
+    ).amax(1),
     "joined values with another reader": lambda m, x: windows(framed(x[:, :1], -30.0)) * 2,
 }
 
