@@ -36,6 +36,7 @@ from safe_arm.quantizer.graphs.plain_scopes import (
     write_inner_scopes_out,
     write_scopes_out,
 )
+from safe_arm.quantizer.graphs.returned_results import return_results
 from safe_arm.quantizer.graphs.sized_fills import store_fills
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
@@ -116,6 +117,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     choose_in_loops,
     carry_counters,
     place_by_tensors,
+    return_results,
     write_functionally,
     read_joined_parts,
     compute_in_float32,
