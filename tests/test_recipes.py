@@ -82,7 +82,7 @@ def test_a_recipe_of_floats_with_a_dict_of_partitioners_by_method():
     [
         lambda check: TOSAPartitioner(tosa("TOSA-1.0+FP"), check),
         lambda check: VgfPartitioner(VgfCompileSpec("TOSA-1.0+INT", ["--an-option"]), check),
-        lambda check: EthosUPartitioner(EthosUCompileSpec("ethos-u85-512", extra_flags=["--a-flag"]), check),
+        lambda check: EthosUPartitioner(EthosUCompileSpec("ethos-u85-512", extra_flags=["--optimise=Size"]), check),
     ],
     ids=["TOSA", "VGF", "Ethos-U"],
 )
