@@ -82,8 +82,7 @@ class PartedDomain(StandIn):
             covering = [join for join in self.joins if _covers(join, self.observer)]
             qparams = map(_qparams, covering or [self.observer])
             return min(qparams, key=lambda each: float(each[0]))
-        was_shown = not bool(self.observer.min_val.isposinf().any())
-        if not was_shown:
+        if not _was_shown(self.observer):
             return joined
         own = _qparams(self.observer)
         if not _covers(self.joins[0], self.observer):
@@ -139,9 +138,25 @@ def _qparams(observer: Observer) -> ScaleAndZero:
 
 
 def _covers(join: Observer, own: Observer) -> bool:
-    """Tell whether an observer was shown numbers as low and as high as another one."""
-    is_low = bool((join.min_val <= own.min_val).all())
-    return is_low and bool((join.max_val >= own.max_val).all())
+    """Tell whether the domain of a join reaches as far as another one, but for a step of that."""
+    if not _was_shown(own):
+        return True
+    low, high = _limits(join)
+    own_low, own_high = _limits(own)
+    step = float(_qparams(own)[0])
+    return low <= own_low + step and high >= own_high - step
+
+
+def _limits(observer: Observer) -> tuple[float, float]:
+    """Return the least and the greatest number of an observer's domain."""
+    scale, zero_point = _qparams(observer)
+    low = (observer.quant_min - zero_point) * scale
+    high = (observer.quant_max - zero_point) * scale
+    return float(low), float(high)
+
+
+def _was_shown(observer: Observer) -> bool:
+    return not bool(observer.min_val.isposinf().any())
 
 
 def _are_equal(first: ScaleAndZero, second: ScaleAndZero) -> bool:
