@@ -138,8 +138,14 @@ def _qparams(observer: Observer) -> ScaleAndZero:
 
 
 def _covers(join: Observer, own: Observer) -> bool:
-    """Tell whether the domain of a join reaches as far as another one, but for a step of that."""
+    """Tell whether a join was shown numbers as low and as high as another observer, or its domain reaches as far.
+
+    A histogram's domain may end within what was shown, and that of a join is often that of more values.
+    """
     if not _was_shown(own):
+        return True
+    is_low = bool((join.min_val <= own.min_val).all())
+    if is_low and bool((join.max_val >= own.max_val).all()):
         return True
     low, high = _limits(join)
     own_low, own_high = _limits(own)
