@@ -10,12 +10,13 @@ from ratios import exactly_on, ours_exactly, quantised, ratio
 from rewriting import codes_off
 from small import Q, together
 from stubborn import quantizer_of
+from torchao.quantization.pt2e.observer import MinMaxObserver
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.int16_tables import FARTHEST
 from safe_arm.core.island import is_dequantize
 from safe_arm.quantizer.calibration import guarded_observers
-from safe_arm.quantizer.domains.parted_domains import part_domains
+from safe_arm.quantizer.domains.parted_domains import PartedDomain, part_domains
 
 SAMPLES = [(torch.rand(1, 4, 8, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
 WEIGHT = torch.eye(8)
@@ -167,6 +168,39 @@ def joined_by(names):
         return found
 
     return rule
+
+
+class Join(torch.nn.Module):
+    """An observer of int8 that was shown some limits and has a domain with others, as a histogram's may have."""
+
+    quant_min, quant_max = -128, 127
+
+    def __init__(self, shown, limits):
+        super().__init__()
+        self.min_val, self.max_val = map(torch.tensor, shown)
+        self.scale = torch.tensor((limits[1] - limits[0]) / 255)
+        self.zero_point = (-128 - limits[0] / self.scale).round()
+
+    def calculate_qparams(self):
+        return self.scale, self.zero_point
+
+
+def own_observer():
+    observer = MinMaxObserver(dtype=torch.int8, qscheme=torch.per_tensor_affine, quant_min=-128, quant_max=127)
+    observer(torch.tensor([-2.0, 2.0]))
+    return observer
+
+
+@pytest.mark.parametrize(
+    ("shown", "limits", "takes_it"),
+    [((-2.0, 2.0), (-1.8, 1.8), True), ((-1.0, 1.0), (-2.1, 2.1), True), ((-1.0, 1.0), (-1.0, 1.0), False)],
+    ids=["shown the whole value", "a domain that reaches as far", "neither"],
+)
+def test_a_join_covers_what_it_was_shown_or_has_a_domain_for(shown, limits, takes_it):
+    parted = PartedDomain(own_observer(), [Join(shown, limits)])
+    parted(torch.tensor([-2.0, 2.0]))
+    scale, _ = parted.calculate_qparams()
+    assert (scale == parted.joins[0].scale) == takes_it
 
 
 def test_the_one_delegate_is_exact():
