@@ -20,7 +20,7 @@ def lstm(**how):
 
 ONE, PLAIN, TWO = lstm(), lstm(bias=False), lstm(num_layers=2)
 BOTH, TIME_FIRST = lstm(bidirectional=True), lstm(batch_first=False)
-INPUTS = tuple(torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
+INPUTS = tuple(torch.randn(2, 2, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 
 
 def stepped(layer, x, y):
