@@ -39,7 +39,7 @@ def check_vela_flags(flags: tuple[str, ...]) -> None:
         UsageError: it does not take them; the message has Vela's own words, and the values that it accepts.
     """
     with tempfile.TemporaryDirectory(prefix="safe_arm-") as folder:
-        # By default Vela makes a folder of that name where the user works.
+        # Vela makes a folder of that name where the user works, if it is given none.
         ended = run_vela(*flags, f"--output-dir={folder}/output", _NO_NETWORK)
     accepts = ended.good or _NO_NETWORK in ended.last_words
     if not accepts and ended.started and not ended.timed_out:

@@ -24,9 +24,8 @@ from safe_arm._compat.annotations import (
     specs_read,
 )
 from safe_arm._compat.release_1_4 import LARGEST_RESCALED
-from safe_arm.core.island import op_name
 from safe_arm.core.operators import RESHAPES
-from safe_arm.quantizer.graphs.graph_edits import is_call, squared
+from safe_arm.quantizer.graphs.graph_edits import is_call, moved_from, squared
 from safe_arm.quantizer.precision.exact_means import (
     Mean,
     keep_mean_exact,
@@ -110,7 +109,9 @@ def _keep_product(product: Node, root: TwoSteps) -> None:
 
 def _has_own_mean(difference: Node, mean: Mean) -> bool:
     """Tell whether the mean that is subtracted is that of the minuend."""
-    return _unshaped(mean.total.args[0]) is _unshaped(difference.args[0])
+    averaged: Any = mean.total.args[0]
+    minuend: Any = difference.args[0]
+    return moved_from(averaged, RESHAPES) is moved_from(minuend, RESHAPES)
 
 
 def _is_same(squared_value: Node, difference: Node, mean: Mean) -> bool:
@@ -127,12 +128,6 @@ def _is_same(squared_value: Node, difference: Node, mean: Mean) -> bool:
         return False
     other = mean_subtracted(squared_value, is_of_int16)
     return other is not None and other.total.args == mean.total.args
-
-
-def _unshaped(value: Any) -> Any:
-    while isinstance(value, Node) and op_name(value) in RESHAPES:
-        value = value.args[0]
-    return value
 
 
 def _is_read_finely(difference: Node, product: Node) -> bool:

@@ -4,9 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.ethosu import EthosUCompileSpec
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import annotated, annotates_no_more
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, tosa
-from ratios import quantised, ratios
+from ratios import quantised, ratio, ratios
 from small import Lambda, together
 from spelled import check_one_exact
 from stubborn import quantizer_of
@@ -154,3 +155,20 @@ def test_of_two_readers_the_later_one_refers_to_the_earlier_one():
     quantizer = quantizer_of()
     quantised(rule, quantizer, SAMPLES)
     assert quantizer.left_float == ()
+
+
+FACTORS, OFFSETS = torch.linspace(0.01, 1, 16), torch.linspace(1, 2, 16)
+
+
+@pytest.mark.parametrize("size", [0.3, 1e6], ids=["small", "beyond 32 bits of the product's steps"])
+def test_a_constant_is_added_exactly_however_large_it_is(size):
+    offsets = size * OFFSETS
+
+    def rule(m, x, y, z):
+        return x * FACTORS + offsets
+
+    by_stock = quantised(rule, quantizer_of(TOSAQuantizer), SAMPLES)
+    by_ours = quantised(rule, quantizer_of(), SAMPLES)
+    check_one_exact(by_ours, SAMPLES[0], tosa(PROFILES[0]))
+    assert ratio(by_ours, rule, SAMPLES) > ratio(by_stock, rule, SAMPLES) - 0.1
+    assert added(annotated(Lambda(rule), quantizer_of(), SAMPLES[0])) == ["add"]
