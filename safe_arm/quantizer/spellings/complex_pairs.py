@@ -1,29 +1,74 @@
 """Complex numbers are pairs of a real and an imaginary part, as no delegate takes them otherwise.
 
 Rotary positions are often written as ``view_as_real(view_as_complex(x) * positions)``, and so are masks of spectra.
+Fourier transforms are written with the parts, too: see ``fourier_transforms``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+from torch.nn import Parameter
 
 from safe_arm.core.island import graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    has_dtype,
+    is_float32,
+    replace_node,
+    squared,
+    stored_tensor,
+    tensor_of,
+)
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.spellings.fourier_transforms import (
+    INVERSES,
+    TRANSFORMS,
+    Pair,
+    Parts,
+    write_transform,
+)
+from safe_arm.quantizer.spellings.short_time_transforms import (
+    write_short_time_inverse,
+    write_short_time_transform,
+)
 
 _ATEN = torch.ops.aten
-#: The nodes of a real and of an imaginary part.
-_Pair: TypeAlias = tuple[Node, Node]
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 _SAME = (_ATEN.resolve_conj.default, _ATEN.clone.default, _ATEN.contiguous.default)
 _CONJUGATES = (_ATEN._conj.default, _ATEN.conj.default, _ATEN.conj_physical.default)
 _SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
+#: Operators that compute each part of the result of the same part of the operands.
+_LINEAR = (
+    *_SUMS,
+    _ATEN.neg.default,
+    _ATEN.cat.default,
+    _ATEN.stack.default,
+    _ATEN.slice_scatter.default,
+    _ATEN.select_scatter.default,
+    _ATEN.roll.default,
+    _ATEN.flip.default,
+    _ATEN.sum.dim_IntList,
+    _ATEN.mean.dim,
+    _ATEN.fft_fftshift.default,
+    _ATEN.fft_ifftshift.default,
+)
+#: Products that are linear in each of two operands.
+_PRODUCTS = (
+    _ATEN.mul.Tensor,
+    _ATEN.matmul.default,
+    _ATEN.bmm.default,
+    _ATEN.mm.default,
+)
+_ISTFT = _ATEN.istft.default
 
 
 def write_complex_pairs(model: GraphModule) -> None:
@@ -31,21 +76,18 @@ def write_complex_pairs(model: GraphModule) -> None:
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place. A number
-            that comes from another operator, such as a Fourier transform, stays as it is, and all that is computed of
-            it.
+            that comes from another operator, such as an eigenvalue, stays as it is, and all that is computed of it.
     """
     for module in graph_modules(model):
-        pairs = _Pairs(ConstantValues(module))
         nodes = list(module.graph.nodes)
+        if any(map(_writes_in_place, nodes)):
+            continue
+        pairs = _Pairs(ConstantValues(module))
         is_changed = False
         for node in nodes:
-            rule = _ENDS.get(node.target)
-            value = tensor_of(node.args[0]) if rule and node.args else None
-            if rule is None or value is None or value.dtype != torch.complex64:
-                continue
-            pair = pairs.of(node.args[0])
-            if pair is not None:
-                replace_node(node, rule(Writer(node), *pair))
+            written = pairs.end(node)
+            if written is not None:
+                replace_node(node, written)
                 is_changed = True
         if is_changed:
             module.graph.eliminate_dead_code()
@@ -70,21 +112,48 @@ class _Pairs:
 
     def __init__(self, values: ConstantValues) -> None:
         self.values = values
-        self.found: dict[Node, _Pair | None] = {}
+        self.found: dict[Node, Pair | None] = {}
 
-    def of(self, node: Any) -> _Pair | None:
+    def of(self, node: Any) -> Pair | None:
         """Return the parts of a complex value, which are written before it; None if it stays as it is."""
         if node not in self.found:
             self.found[node] = self._written(node)
         return self.found[node]
 
-    def _written(self, node: Node) -> _Pair | None:
+    def end(self, node: Node) -> Node | None:
+        """Write an operator that makes real numbers of complex ones; return None if it stays as it is."""
+        rule = _ENDS.get(node.target)
+        if rule is None and node.target not in (_ATEN.abs.default, _ISTFT, *INVERSES):
+            return None
+        write = Writer(node)
+        if node.target in INVERSES and is_float32(node.args[0]):
+            return _only_real(write_transform(write, node, (node.args[0], None)))
+        if not node.args or not has_dtype(node.args[0], torch.complex64):
+            return None
+        pair = self.of(node.args[0])
+        if pair is None:
+            return None
+        if node.target is _ATEN.abs.default:
+            return _length(write, node, *pair)
+        if rule is not None:
+            return rule(write, *pair)
+        if node.target is _ISTFT:
+            return write_short_time_inverse(write, node, pair, self.values)
+        return _only_real(write_transform(write, node, pair))
+
+    def _written(self, node: Node) -> Pair | None:
         write = Writer(node)
         constant = self.values.of(node)
+        if constant is None:
+            constant = stored_tensor(node)
         if constant is not None:
             return _constants(write, constant)
-        if op_name(node).removesuffix("_copy") in _MOVES and not node.kwargs:
-            return self._moved(write, node)
+        if node.target in TRANSFORMS:
+            return self._transformed(write, node)
+        if node.target is _ATEN.stft.default:
+            return write_short_time_transform(write, node, self.values)
+        if op_name(node).removesuffix("_copy") in _MOVES or node.target in _LINEAR:
+            return self._in_parts(write, node)
         if node.kwargs:
             return None
         begin = _BEGINNINGS.get(node.target)
@@ -94,56 +163,101 @@ class _Pairs:
             return self.of(node.args[0])
         if node.target in _CONJUGATES:
             return self._conjugate(write, node)
-        if node.target == _ATEN.mul.Tensor:
-            return self._product(write, *node.args)
-        if node.target in _SUMS:
-            return self._sum(write, node)
+        if node.target is _ATEN.div.Tensor:
+            return self._quotient(write, *node.args)
+        if node.target is _ATEN.einsum.default:
+            return self._contraction(write, *node.args)
+        if node.target in _PRODUCTS:
+            return self._product(write, node.target, *node.args)
         return None
 
-    def _moved(self, write: Writer, node: Node) -> _Pair | None:
-        """Move both parts as a view of the number is."""
-        pair = self.of(node.args[0]) if node.all_input_nodes == [node.args[0]] else None
-        if pair is None:
+    def _in_parts(self, write: Writer, node: Node) -> Pair | None:
+        """Apply an operator to the real parts of its operands, and to the imaginary ones."""
+        if node.target in _SUMS and not all(map(_is_complex, node.args[:2])):
+            return self._shifted(write, node)
+        pairs = {}
+        for source in node.all_input_nodes:
+            pair = self.of(source) if _is_complex(source) else None
+            if pair is None:
+                return None
+            pairs[source] = pair
+        target: Any = node.target
+        written = []
+        for part in range(2):
+            parts = {source: pair[part] for source, pair in pairs.items()}
+            args, kwargs = map_arg((node.args, node.kwargs), parts.__getitem__)
+            written.append(write(target, *args, **kwargs))
+        return written[0], written[1]
+
+    def _shifted(self, write: Writer, node: Node) -> Pair | None:
+        """Add a number to the real part."""
+        left, right = node.args[:2]
+        pair = self.of(left) if _is_complex(left) else None
+        if pair is None or not isinstance(right, (int, float)):
             return None
         target: Any = node.target
-        real, imaginary = pair
-        rest = node.args[1:]
-        return write(target, real, *rest), write(target, imaginary, *rest)
+        return write(target, pair[0], right, **node.kwargs), pair[1]
 
-    def _conjugate(self, write: Writer, node: Node) -> _Pair | None:
+    def _transformed(self, write: Writer, node: Node) -> Pair | None:
+        """Write a Fourier transform of complex numbers, or of real ones."""
+        source: Any = node.args[0]
+        if is_float32(source):
+            return _both(write_transform(write, node, (source, None)))
+        pair = self.of(source) if _is_complex(source) else None
+        return pair and _both(write_transform(write, node, pair))
+
+    def _conjugate(self, write: Writer, node: Node) -> Pair | None:
         pair = self.of(node.args[0])
         if pair is None:
             return None
         real, imaginary = pair
         return real, write(_ATEN.neg.default, imaginary)
 
-    def _product(self, write: Writer, left: Any, right: Any) -> _Pair | None:
-        """Multiply two complex numbers, or the parts of one by a real number."""
-        if not _is_complex(left):
-            left, right = right, left
-        pair = self.of(left)
-        if pair is None:
+    def _product(self, write: Writer, product: Any, *operands: Any) -> Pair | None:
+        """Multiply two complex numbers, or one by a real number, in a product that is linear in both."""
+        if len(operands) != 2:
             return None
-        real, imaginary = pair
-        if not _is_complex(right):
-            if isinstance(right, complex):
-                return None
-            return _scaled(write, real, right), _scaled(write, imaginary, right)
-        other = self.of(right)
-        if other is None:
+        parts = [self._operand(each) for each in operands]
+        if None in parts:
             return None
-        written: list[Node] = write.compute(_multiplied, (real, imaginary, *other))
+        written = write.compute(partial(_multiplied, product), parts)
         return written[0], written[1]
 
-    def _sum(self, write: Writer, node: Node) -> _Pair | None:
-        left, right = node.args[:2]
-        if not _is_complex(left) or not _is_complex(right):
+    def _contraction(self, write: Writer, equation: Any, operands: Any) -> Pair | None:
+        return self._product(write, partial(_einsum, equation), *operands)
+
+    def _operand(self, value: Any) -> tuple[Any, Any] | None:
+        """Return the parts of a factor, of a real one its value and None; None if it stays as it is."""
+        if _is_complex(value):
+            return self.of(value)
+        return None if isinstance(value, complex) else (value, None)
+
+    def _quotient(self, write: Writer, dividend: Any, divisor: Any) -> Pair | None:
+        """Divide both parts of a number by a real one."""
+        if _is_complex(divisor) or isinstance(divisor, complex):
             return None
-        one, other = self.of(left), self.of(right)
-        if one is None or other is None:
+        pair = self.of(dividend)
+        if pair is None:
             return None
-        target: Any = node.target
-        return write(target, one[0], other[0]), write(target, one[1], other[1])
+        target = _ATEN.div.Tensor
+        return write(target, pair[0], divisor), write(target, pair[1], divisor)
+
+
+def _both(parts: Parts | None) -> Pair | None:
+    """Return the parts of a complex value; None if it was not written."""
+    if parts is None or parts[1] is None:
+        return None
+    return parts[0], parts[1]
+
+
+def _only_real(parts: Parts | None) -> Node | None:
+    """Return the real part; None if it was not written."""
+    return None if parts is None else parts[0]
+
+
+def _writes_in_place(node: Node) -> bool:
+    """Tell whether an operator writes into a complex number, which its parts would not show."""
+    return _is_complex(node) and is_mutable(node)
 
 
 def _is_complex(value: object) -> bool:
@@ -151,39 +265,50 @@ def _is_complex(value: object) -> bool:
     return tensor is not None and tensor.is_complex()
 
 
-def _scaled(write: Writer, part: Node, factor: Node | float) -> Node:
-    return write(_ATEN.mul.Tensor, part, factor)
-
-
 def _multiplied(
-    real: Tensor, imaginary: Tensor, other_real: Tensor, other_imaginary: Tensor
+    product: Callable[..., Tensor],
+    left: tuple[Any, Any],
+    right: tuple[Any, Any],
 ) -> list[Tensor]:
+    """Return the parts of a product; a real factor has no imaginary part."""
+    real, imaginary = left
+    other_real, other_imaginary = right
+    if other_imaginary is None:
+        return [product(real, other_real), product(imaginary, other_real)]
+    if imaginary is None:
+        return [product(real, other_real), product(real, other_imaginary)]
     return [
-        real * other_real - imaginary * other_imaginary,
-        real * other_imaginary + imaginary * other_real,
+        product(real, other_real) - product(imaginary, other_imaginary),
+        product(real, other_imaginary) + product(imaginary, other_real),
     ]
 
 
-def _constants(write: Writer, value: Tensor) -> _Pair | None:
-    """Store the parts of a constant."""
+def _einsum(equation: str, *operands: Tensor) -> Tensor:
+    return torch.einsum(equation, *operands)
+
+
+def _constants(write: Writer, value: Tensor) -> Pair | None:
+    """Store the parts of a constant, or of a parameter."""
     if value.dtype != torch.complex64:
         return None
-    value = value.resolve_conj()
-    real = write.constant(value.real.contiguous(), "real_of")
-    return real, write.constant(value.imag.contiguous(), "imaginary_of")
+    constant = value.detach().resolve_conj()
+    real, imaginary = constant.real.contiguous(), constant.imag.contiguous()
+    if isinstance(value, Parameter):
+        real, imaginary = Parameter(real), Parameter(imaginary)
+    return write.constant(real, "real_of"), write.constant(imaginary, "imaginary_of")
 
 
-def _of_last_dimension(write: Writer, x: Node) -> _Pair:
+def _of_last_dimension(write: Writer, x: Node) -> Pair:
     """Pick the parts that stand beside each other."""
     real = write(_ATEN.select.int, x, -1, 0)
     return real, write(_ATEN.select.int, x, -1, 1)
 
 
-def _of_parts(write: Writer, real: Node, imaginary: Node) -> _Pair:
+def _of_parts(write: Writer, real: Node, imaginary: Node) -> Pair:
     return real, imaginary
 
 
-def _of_angle(write: Writer, length: Node, angle: Node) -> _Pair:
+def _of_angle(write: Writer, length: Node, angle: Node) -> Pair:
     """Compute the parts of a number of a length and an angle."""
     cosine = write(_ATEN.cos.default, angle)
     sine = write(_ATEN.sin.default, angle)
@@ -192,7 +317,7 @@ def _of_angle(write: Writer, length: Node, angle: Node) -> _Pair:
 
 
 #: Operators that make complex numbers of real ones.
-_BEGINNINGS: dict[Any, Callable[..., _Pair]] = {
+_BEGINNINGS: dict[Any, Callable[..., Pair]] = {
     _ATEN.view_as_complex.default: _of_last_dimension,
     _ATEN.complex.default: _of_parts,
     _ATEN.polar.default: _of_angle,
@@ -203,13 +328,18 @@ def _beside(write: Writer, real: Node, imaginary: Node) -> Node:
     return write(_ATEN.stack.default, [real, imaginary], -1)
 
 
-def _length(write: Writer, real: Node, imaginary: Node) -> Node:
-    squares: Node = write.compute(_root_of_squares, (real, imaginary))
-    return squares
+def _length(write: Writer, node: Node, real: Node, imaginary: Node) -> Node:
+    """Return the length of a number; what squares it reads the sum of squares instead."""
+    squares: Node = write.compute(_sum_of_squares, (real, imaginary))
+    for reader in list(node.users):
+        is_power = reader.target is _ATEN.pow.Tensor_Scalar and reader.args[1] == 2
+        if is_power or squared(reader) is node or reader.target is _ATEN.square.default:
+            replace_node(reader, squares)
+    return write(_ATEN.sqrt.default, squares)
 
 
-def _root_of_squares(real: Tensor, imaginary: Tensor) -> Tensor:
-    return (real * real + imaginary * imaginary).sqrt()
+def _sum_of_squares(real: Tensor, imaginary: Tensor) -> Tensor:
+    return real * real + imaginary * imaginary
 
 
 #: Operators that make real numbers of complex ones.
@@ -217,5 +347,4 @@ _ENDS: dict[Any, Callable[..., Node]] = {
     _ATEN.view_as_real.default: _beside,
     _ATEN.real.default: lambda write, real, imaginary: real,
     _ATEN.imag.default: lambda write, real, imaginary: imaginary,
-    _ATEN.abs.default: _length,
 }

@@ -5,6 +5,7 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,6 +49,25 @@ def _roll(x: Tensor, shifts: list[Any], dims: list[int]) -> Tensor | None:
         last = _ATEN.slice(x, dim, border, _END)
         x = torch.cat([last, _ATEN.slice(x, dim, 0, border)], dim)
     return x
+
+
+def _shift_to_middle(x: Tensor, dims: list[int] | None = None) -> Tensor | None:
+    """Return a spectrum with its first entry in the middle."""
+    return _roll_by(x, dims, lambda size: size // 2)
+
+
+def _shift_from_middle(x: Tensor, dims: list[int] | None = None) -> Tensor | None:
+    """Return a spectrum with the entry of its middle in the first place."""
+    return _roll_by(x, dims, lambda size: -(size // 2))
+
+
+def _roll_by(
+    x: Tensor, dims: list[int] | None, shift_of: Callable[[Any], Any]
+) -> Tensor | None:
+    """Return a roll of some dimensions, all by default, each by what its size says."""
+    if dims is None:
+        dims = list(range(x.dim()))
+    return _roll(x, [shift_of(x.shape[dim]) for dim in dims], dims) if dims else x
 
 
 def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor | None:
@@ -134,5 +154,7 @@ VIEWS = {
     _ATEN.unfold.default: _unfold,
     _ATEN.channel_shuffle.default: _channel_shuffle,
     _ATEN.roll.default: _roll,
+    _ATEN.fft_fftshift.default: _shift_to_middle,
+    _ATEN.fft_ifftshift.default: _shift_from_middle,
     _ATEN.triu.default: _upper,
 }

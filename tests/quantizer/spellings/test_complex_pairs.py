@@ -40,12 +40,17 @@ RULES = {
     "a mask of a spectrum": lambda m, x, y: reals(complexes(x) * complexes(y)),
     "the conjugate": lambda m, x, y: reals(complexes(x) * complexes(y).conj()),
     "a sum of products": lambda m, x, y: reals(complexes(x) * POSITIONS + complexes(y) - complexes(x)),
+    "a sum with a number": lambda m, x, y: reals((complexes(x) + 1) * POSITIONS - 0.5),
     "real factors": lambda m, x, y: reals(complexes(x) * y[..., :4] * 0.5),
     "parts": lambda m, x, y: (lambda z: z.real + z.imag)(complexes(x) * POSITIONS),
     "given parts": lambda m, x, y: reals(torch.complex(x, y)[..., :4] * POSITIONS),
     "the length of a product": lambda m, x, y: (complexes(x + 2) * POSITIONS).abs(),
     "a length and an angle": lambda m, x, y: reals(torch.polar(x.abs(), y)),
 }
+
+
+def eigenvalues(x):
+    return torch.linalg.eigvals(x[..., :4, :4])
 
 
 class TestComplexNumbers(Delegated):
@@ -55,8 +60,12 @@ class TestComplexNumbers(Delegated):
     lowered = ("a mask of a spectrum",)
     gone = ("view_as_complex", "view_as_real")
     kept: ClassVar = {
-        "a Fourier transform": lambda m, x, y: torch.fft.rfft(x).real + torch.fft.rfft(x).imag,
-        "a product with a Fourier transform": lambda m, x, y: reals(torch.fft.fft(x)[..., :4] * complexes(y)),
+        "an eigenvalue": lambda m, x, y: eigenvalues(x).real,
+        "a product with an eigenvalue": lambda m, x, y: reals(
+            torch.linalg.eigvals(x[..., :4, :4]) * complexes(y)[..., 0, :]
+        ),
+        "a sum with a complex number": lambda m, x, y: reals(complexes(x) + 1j),
+        "a sum with real numbers": lambda m, x, y: reals(complexes(x) + y[..., :4]),
         "twice as many bits": lambda m, x, y: reals(complexes(x.double())).float(),
         "an angle": lambda m, x, y: complexes(x).angle(),
         "a length of real numbers": lambda m, x, y: x.abs(),
