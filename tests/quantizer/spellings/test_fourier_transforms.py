@@ -1,6 +1,5 @@
 """Fourier transforms of a constant length are products with matrices, and are one delegate with the rest."""
 
-import itertools
 from typing import ClassVar
 
 import pytest
@@ -103,28 +102,28 @@ class TestTransforms(Delegated):
     }
 
 
-def _rows():
-    for name in OVER_ONE:
-        for length, dim, norm in itertools.product((None, 4, 12), (-1, 0, 1), (None, "ortho", "forward")):
-            yield name, {"n": length, "dim": dim, "norm": norm}
-    for name in OVER_SEVERAL:
-        dims = [(-2, -1), (0, 2), (1, 0)]
-        if name.endswith("n"):
-            dims.append(None)
-        for sizes, dim in itertools.product((None, (4, 8), (7, 3)), dims):
-            yield name, {"s": sizes, "dim": dim}
+#: Arguments of the functions over one dimension, and of those over several.
+OF_ONE = ((None, -1, None), (4, 0, "ortho"), (12, 1, "forward"))
+OF_SEVERAL = ((None, (-2, -1), None), ((4, 8), (0, 2), "ortho"), ((7, 3), (1, 0), "forward"))
+ALL_DIMS = ((None, None, None), ((4, 8), None, "ortho"))
+
+
+def _rows(name):
+    if name in OVER_ONE:
+        return [{"n": length, "dim": dim, "norm": norm} for length, dim, norm in OF_ONE]
+    rows = OF_SEVERAL + ALL_DIMS if name.endswith("n") else OF_SEVERAL
+    return [{"s": sizes, "dim": dims, "norm": norm} for sizes, dims, norm in rows]
 
 
 @pytest.mark.parametrize("name", [*OVER_ONE, *OVER_SEVERAL])
 def test_every_spelling_is_written(name):
     x = torch.randn(3, 6, 10, generator=torch.Generator().manual_seed(3))
-    for each, how in _rows():
-        if each == name:
-            model = exported(Lambda(lambda m, x, how=how: reals(getattr(fft, name)(x, **how))), (x,))
-            wanted = model(x)
-            assert changes(write_complex_pairs, model), how
-            torch.testing.assert_close(model(x), wanted, atol=1e-4, rtol=1e-4)
-            assert f"aten.fft_{name}" not in str(model.graph), how
+    for how in _rows(name):
+        model = exported(Lambda(lambda m, x, how=how: reals(getattr(fft, name)(x, **how))), (x,))
+        wanted = model(x)
+        assert changes(write_complex_pairs, model), how
+        torch.testing.assert_close(model(x), wanted, atol=1e-4, rtol=1e-4)
+        assert f"aten.fft_{name}" not in str(model.graph), how
 
 
 def test_a_parameter_of_complex_numbers_is_one_of_parts():
