@@ -104,6 +104,7 @@ from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
+from safe_arm.quantizer.spellings.spelled_unpools import write_unpools
 from safe_arm.quantizer.spellings.spellings import spell_out_operators
 from safe_arm.quantizer.training.trained_norms import keep_statistics
 
@@ -123,6 +124,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_in_float32,
     write_complex_pairs,
     spell_out_activations,
+    write_unpools,
     give_batches,
     spell_out_operators,
     spell_out_with_constants,
