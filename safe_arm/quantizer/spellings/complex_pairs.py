@@ -347,4 +347,7 @@ _ENDS: dict[Any, Callable[..., Node]] = {
     _ATEN.view_as_real.default: _beside,
     _ATEN.real.default: lambda write, real, imaginary: real,
     _ATEN.imag.default: lambda write, real, imaginary: imaginary,
+    _ATEN.angle.default: lambda write, real, imaginary: write(
+        _ATEN.atan2.default, imaginary, real
+    ),
 }

@@ -6,7 +6,7 @@ import torch
 from lowering import HISTOGRAM
 from ratios import ours_exactly, ratio, ratio_of_rounded_borders
 from small import Lambda, together
-from spelled import Delegated
+from spelled import Delegated, left_on_the_cpu
 from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
@@ -67,7 +67,7 @@ class TestComplexNumbers(Delegated):
         "a sum with a complex number": lambda m, x, y: reals(complexes(x) + 1j),
         "a sum with real numbers": lambda m, x, y: reals(complexes(x) + y[..., :4]),
         "twice as many bits": lambda m, x, y: reals(complexes(x.double())).float(),
-        "an angle": lambda m, x, y: complexes(x).angle(),
+        "an angle of real numbers": lambda m, x, y: x.angle(),
         "a length of real numbers": lambda m, x, y: x.abs(),
     }
 
@@ -76,6 +76,17 @@ def test_the_rotation_is_as_near_as_rounded_borders():
     samples = [tuple(each.roll(shift, -2) for each in INPUTS) for shift in range(4)]
     graph = calibrated(exported(Lambda(rotary), INPUTS), quantizer_of(config=HISTOGRAM), samples)
     assert ratio(graph, rotary, samples) > ratio_of_rounded_borders(rotary, samples) - 1
+
+
+def test_an_angle_leaves_one_operator_on_the_cpu():
+    """TOSA has no arc tangent of two operands."""
+
+    def rule(m, x, y):
+        return (complexes(x) * POSITIONS).angle()
+
+    graph = calibrated(exported(Lambda(rule), INPUTS), quantizer_of(config=HISTOGRAM), [INPUTS])
+    torch.testing.assert_close(exported(Lambda(rule), INPUTS)(*INPUTS), rule(None, *INPUTS))
+    assert left_on_the_cpu(graph, INPUTS) == ["aten::atan2"]
 
 
 def test_several_are_one_delegate_in_both_profiles(profile):
