@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 from torch.nn import Parameter
 
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import ElementOrigin, operators
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
@@ -46,9 +46,11 @@ _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
 _SAME = (_ATEN.resolve_conj.default, _ATEN.clone.default, _ATEN.contiguous.default)
 _CONJUGATES = (_ATEN._conj.default, _ATEN.conj.default, _ATEN.conj_physical.default)
 _SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
+_PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
 #: Operators that compute each part of the result of the same part of the operands.
 _LINEAR = (
     *_SUMS,
+    *_PADS,
     _ATEN.neg.default,
     _ATEN.cat.default,
     _ATEN.stack.default,
@@ -61,13 +63,12 @@ _LINEAR = (
     _ATEN.fft_fftshift.default,
     _ATEN.fft_ifftshift.default,
 )
-#: Products that are linear in each of two operands.
-_PRODUCTS = (
-    _ATEN.mul.Tensor,
-    _ATEN.matmul.default,
-    _ATEN.bmm.default,
-    _ATEN.mm.default,
-)
+#: Products that are linear in each of two operands, with the dimension of each that they sum over.
+_PRODUCTS: dict[Any, tuple[int, int] | None] = {
+    _ATEN.mul.Tensor: None,
+    _ATEN.bmm.default: (2, 1),
+    _ATEN.mm.default: (1, 0),
+}
 _ISTFT = _ATEN.istft.default
 
 
@@ -167,14 +168,19 @@ class _Pairs:
             return self._quotient(write, *node.args)
         if node.target is _ATEN.einsum.default:
             return self._contraction(write, *node.args)
+        if node.target is _ATEN.matmul.default:
+            return self._matrix_product(write, *node.args)
         if node.target in _PRODUCTS:
-            return self._product(write, node.target, *node.args)
+            dims = _PRODUCTS[node.target]
+            return self._product(write, node.target, dims, *node.args)
         return None
 
     def _in_parts(self, write: Writer, node: Node) -> Pair | None:
         """Apply an operator to the real parts of its operands, and to the imaginary ones."""
         if node.target in _SUMS and not all(map(_is_complex, node.args[:2])):
             return self._shifted(write, node)
+        if node.target in _PADS and arguments_by_name(node)["value"]:
+            return None
         pairs = {}
         for source in node.all_input_nodes:
             pair = self.of(source) if _is_complex(source) else None
@@ -213,18 +219,25 @@ class _Pairs:
         real, imaginary = pair
         return real, write(_ATEN.neg.default, imaginary)
 
-    def _product(self, write: Writer, product: Any, *operands: Any) -> Pair | None:
+    def _product(
+        self,
+        write: Writer,
+        product: Any,
+        dims: tuple[int, int] | None,
+        *operands: Any,
+    ) -> Pair | None:
         """Multiply two complex numbers, or one by a real number, in a product that is linear in both."""
         if len(operands) != 2:
             return None
         parts = [self._operand(each) for each in operands]
         if None in parts:
             return None
-        written = write.compute(partial(_multiplied, product), parts)
+        written = write.compute(partial(_multiplied, product, dims), parts)
         return written[0], written[1]
 
     def _contraction(self, write: Writer, equation: Any, operands: Any) -> Pair | None:
-        return self._product(write, partial(_einsum, equation), *operands)
+        product = partial(_einsum, equation)
+        return self._product(write, product, _summed_dims(equation), *operands)
 
     def _operand(self, value: Any) -> tuple[Any, Any] | None:
         """Return the parts of a factor, of a real one its value and None; None if it stays as it is."""
@@ -267,20 +280,46 @@ def _is_complex(value: object) -> bool:
 
 def _multiplied(
     product: Callable[..., Tensor],
+    dims: tuple[int, int] | None,
     left: tuple[Any, Any],
     right: tuple[Any, Any],
 ) -> list[Tensor]:
-    """Return the parts of a product; a real factor has no imaginary part."""
+    """Return the parts of a product; a real factor has no imaginary part.
+
+    Args:
+        product: multiplies two real factors.
+        dims: the dimension of each factor that the product sums over; None if there is none. One sum over the parts of
+            both is rounded once, and not each of two products and their sum.
+        left: the parts of the first factor.
+        right: those of the second one.
+    """
     real, imaginary = left
     other_real, other_imaginary = right
     if other_imaginary is None:
         return [product(real, other_real), product(imaginary, other_real)]
     if imaginary is None:
         return [product(real, other_real), product(real, other_imaginary)]
+    if dims is not None:
+        both = torch.cat([real, imaginary], dims[0])
+        for_real = torch.cat([other_real, -other_imaginary], dims[1])
+        for_imaginary = torch.cat([other_imaginary, other_real], dims[1])
+        return [product(both, for_real), product(both, for_imaginary)]
     return [
         product(real, other_real) - product(imaginary, other_imaginary),
         product(real, other_imaginary) + product(imaginary, other_real),
     ]
+
+
+def _summed_dims(equation: str) -> tuple[int, int] | None:
+    """Return the dimensions of two operands of ``einsum`` that it sums over; None if there are none."""
+    operands, _, result = equation.replace(" ", "").partition("->")
+    left, _, right = operands.partition(",")
+    if "." in operands or not result:
+        return None
+    for place, letter in enumerate(left):
+        if letter in right and letter not in result:
+            return place, right.index(letter)
+    return None
 
 
 def _einsum(equation: str, *operands: Tensor) -> Tensor:

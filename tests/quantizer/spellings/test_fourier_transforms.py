@@ -11,12 +11,14 @@ from small import Lambda
 from spelled import Delegated
 from stubborn import calibrated, exported, quantizer_of
 
+from safe_arm.core.island import op_name
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
 from safe_arm.quantizer.spellings.fourier_transforms import LARGEST_MATRIX
 
 fft = torch.fft
 INPUTS = (torch.randn(1, 6, 10, generator=torch.Generator().manual_seed(1)),)
 FILTER = torch.view_as_complex(torch.randn(6, 6, 2, generator=torch.Generator().manual_seed(2)))
+FILTERS = torch.stack([FILTER, FILTER.conj().resolve_conj() * 1j])
 OVER_ONE = ("fft", "ifft", "rfft", "ihfft", "irfft", "hfft")
 OVER_SEVERAL = (
     "fft2",
@@ -80,6 +82,8 @@ RULES = {
     "modes that are written in part": written_in_part,
     "a product of matrices": lambda m, x: reals(fft.rfft(x) @ FILTER.T),
     "its angles": lambda m, x: fft.rfft(x + 1)[..., 1:-1].angle(),
+    "modes that are contracted": lambda m, x: fft.irfft(torch.einsum("bcm,dcm->bdm", fft.rfft(x), FILTERS)),
+    "modes that are padded": lambda m, x: fft.irfft(torch.nn.functional.pad(fft.rfft(x)[..., :4] * 0.5, (0, 2)), n=10),
     "its middle": lambda m, x: fft.fftshift(fft.fft(x, dim=1), dim=1).real,
     "from its middle": lambda m, x: fft.ifft(fft.ifftshift(fft.fft(x))).real,
 }
@@ -134,13 +138,24 @@ def test_a_parameter_of_complex_numbers_is_one_of_parts():
     assert dtypes == [torch.float32, torch.float32]
 
 
+def test_a_contraction_sums_over_both_parts_at_once():
+    model = exported(Lambda(RULES["modes that are contracted"]), INPUTS)
+    write_complex_pairs(model)
+    names = [op_name(each) for each in model.graph.nodes]
+    assert names.count("aten::einsum") == 2
+    assert "aten::sub" not in names
+
+
 def test_a_length_that_is_squared_has_no_root():
     model = exported(Lambda(RULES["a length that is squared"]), INPUTS)
     write_complex_pairs(model)
     assert "sqrt" not in str(model.graph)
 
 
-@pytest.mark.parametrize(("name", "loss"), [("the parts of a spectrum", 1), ("a length that is squared", 2.5)])
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [("the parts of a spectrum", 1), ("a length that is squared", 2.5)],
+)
 def test_it_is_as_near_as_rounded_borders(name, loss):
     """A length is that of parts in int8."""
     samples = [(INPUTS[0].roll(shift, -1),) for shift in range(4)]
