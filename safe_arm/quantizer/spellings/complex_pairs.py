@@ -235,6 +235,11 @@ class _Pairs:
         written = write.compute(partial(_multiplied, product, dims), parts)
         return written[0], written[1]
 
+    def _matrix_product(self, write: Writer, left: Any, right: Any) -> Pair | None:
+        rows = max(-2, -len(shape_of(right)))
+        product = _ATEN.matmul.default
+        return self._product(write, product, (-1, rows), left, right)
+
     def _contraction(self, write: Writer, equation: Any, operands: Any) -> Pair | None:
         product = partial(_einsum, equation)
         return self._product(write, product, _summed_dims(equation), *operands)
