@@ -34,6 +34,7 @@ from safe_arm.quantizer.spellings.fourier_transforms import (
     TRANSFORMS,
     Pair,
     Parts,
+    shape_of,
     write_transform,
 )
 from safe_arm.quantizer.spellings.short_time_transforms import (
