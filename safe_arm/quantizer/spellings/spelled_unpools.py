@@ -1,4 +1,4 @@
-"""An unpooling puts values where the maxima of windows were, as in SegNet and ENet: a choice in each place of a window.
+"""An unpooling puts values where the maxima of windows were, as in SegNet: a choice in each place of a window.
 
 Its indices have 64 bits and count the places of the whole image, which no delegate takes. A window has a few places.
 """
