@@ -5,10 +5,10 @@ from typing import ClassVar
 import pytest
 import torch
 from graph_changes import changes
-from lowering import HISTOGRAM
+from lowering import HISTOGRAM, PROFILES, tosa
 from ratios import ours_exactly, ratio, ratio_of_rounded_borders
 from small import Lambda
-from spelled import Delegated
+from spelled import Delegated, check_one_exact
 from stubborn import calibrated, exported, quantizer_of
 
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
@@ -83,6 +83,38 @@ def test_it_is_as_near_as_rounded_borders(name):
     samples = [(INPUTS[0].roll(shift, -1) * 2**shift,) for shift in range(3)]
     graph = calibrated(exported(Lambda(RULES[name]), INPUTS), quantizer_of(config=HISTOGRAM), samples)
     assert ratio(graph, RULES[name], samples) > ratio_of_rounded_borders(RULES[name], samples) - 1
+
+
+class Features(torch.nn.Module):
+    def forward(self, x):
+        return (BANDS @ spectra(x).abs().square() + 1e-4).log()
+
+
+class Spotter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.features = Features()
+        self.layer = torch.nn.Conv1d(8, 4, 3)
+
+    def forward(self, x):
+        return self.layer(self.features(x))
+
+
+def test_bands_that_are_set_float_are_in_the_delegate_of_a_profile_with_floats():
+    """A tone that dies away: in int8, the bands have no decibel left."""
+    fading = torch.exp(-torch.arange(256) / 25)
+    samples = [(INPUTS[0].roll(shift, -1) * fading,) for shift in range(4)]
+    ratios = []
+    for is_float in (False, True):
+        quantizer = quantizer_of(profile=PROFILES[1], config=HISTOGRAM)
+        if is_float:
+            quantizer.set_module_name("features", None)
+        graph = calibrated(exported(Spotter().eval(), INPUTS), quantizer, samples)
+        ratios.append(ratio(graph, lambda m, x: Spotter()(x), samples))
+    assert ratios[0] < 10, ratios
+    assert ratios[1] > 30
+    check_one_exact(graph, INPUTS, tosa(PROFILES[1]))
 
 
 def test_a_spectrogram_is_one_exact_delegate_in_both_profiles(profile):
