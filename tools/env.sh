@@ -47,7 +47,9 @@ if [ ! -f "$env/complete" ]; then
   "$env/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$pins" 2> >(grep -v '^WARNING: Location' >&2)
   touch "$env/complete"
 fi
-if [ "$(cat "$env/checkout" 2>/dev/null)" != "$root" ]; then
+before=$(cat "$env/checkout" 2>/dev/null || true)
+if [ "$before" != "$root" ]; then
+  [ -z "$before" ] || [ ! -d "$before" ] || echo "lane '$lane' had the safe_arm of $before; it has this checkout's now" >&2
   "$env/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e "$root" 2> >(grep -v '^WARNING: Location' >&2)
   echo "$root" > "$env/checkout"
 fi
