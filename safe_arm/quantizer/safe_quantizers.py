@@ -31,6 +31,7 @@ from safe_arm.quantizer.annotation.checked_settings import CheckedSettings
 from safe_arm.quantizer.annotation.float_graphs import check_is_float
 from safe_arm.quantizer.annotation.integer_views import annotate_integer_views
 from safe_arm.quantizer.annotation.left_float import Ledger, LeftFloat
+from safe_arm.quantizer.annotation.nodes_apart import nodes_apart
 from safe_arm.quantizer.annotation.position_angles import angles_left_alone
 from safe_arm.quantizer.annotation.states_apart import with_states_apart
 from safe_arm.quantizer.annotation.unset_configs import doubts_of_unset
@@ -64,7 +65,6 @@ from safe_arm.quantizer.proof.float_proof import Without, proven
 from safe_arm.quantizer.proof.float_run import DiffersError, FloatRun, run_of
 from safe_arm.quantizer.proof.kept_outputs import restore_outputs, values_of_outputs
 from safe_arm.quantizer.spellings.activations import spell_out_activations
-from safe_arm.quantizer.spellings.infinite_numbers import norms_of_infinite_order
 from safe_arm.quantizer.spellings.sampled_grids import samplers_left_alone
 from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings.spellings import spell_out_operators
@@ -198,7 +198,7 @@ class _SafeRules(CheckedSettings):
         self._tell(UNTRAINED, (*stored.shared, *written.shared))
         outputs = values_of_outputs(model)
         branches = names_of_branches(model)
-        apart = {**norms_of_infinite_order(model), **without.held_out}
+        apart = {**nodes_apart(model, self.tosa_spec), **without.held_out}
         passes: AbstractContextManager[None] = nullcontext()
         if without.passes:
             passes = watched_passes(left_out=without.passes)
