@@ -40,6 +40,7 @@ from safe_arm.quantizer.graphs.returned_results import return_results
 from safe_arm.quantizer.graphs.sized_fills import store_fills
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
+from safe_arm.quantizer.masks.dynamic_triangles import spell_out_dynamic_triangles
 from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
@@ -126,6 +127,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_activations,
     write_unpools,
     give_batches,
+    spell_out_dynamic_triangles,
     spell_out_operators,
     spell_out_with_constants,
     spell_out_powers,

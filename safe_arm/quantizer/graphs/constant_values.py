@@ -17,7 +17,7 @@ from safe_arm.core.attributes import stored_value
 from safe_arm.core.calls import called
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite_nodes
+from safe_arm.quantizer.graphs.graph_edits import Writer, is_call, rewrite_nodes
 from safe_arm.quantizer.graphs.operator_schemas import (
     is_mutable,
     written_buffers,
@@ -80,6 +80,9 @@ class ConstantValues:
         """Return a number, or the highest one of a constant; None if it is not known."""
         if isinstance(number, (int, float)):
             return number
+        if is_call(number, _ATEN.full.default):
+            number = number.args[1]  # Its sizes may be dynamic.
+            return number if isinstance(number, (int, float)) else None
         filler = filler_of(number)
         if filler is not None:
             return filler
