@@ -15,17 +15,21 @@ class ElementOrigin(Enum):
     VIEW = (
         "view view_copy _unsafe_view reshape contiguous squeeze squeeze_copy unsqueeze unsqueeze_copy permute "
         "permute_copy transpose transpose_copy t t_copy expand expand_copy clone alias alias_copy detach_copy "
+        "flatten unflatten ravel view_as reshape_as expand_as broadcast_to movedim moveaxis swapaxes swapdims "
+        "mT numpy_T pixel_shuffle pixel_unshuffle channel_shuffle "
         "dim_order_ops::_clone_dim_order tosa::RESHAPE tosa::TRANSPOSE tosa::IDENTITY"
     )
     #: Elements of the first argument, chosen by their places.
     PART = (
         "slice slice_copy select select_copy split_copy split_with_sizes_copy unbind_copy unfold_copy as_strided_copy "
-        "index index_select gather flip repeat upsample_nearest2d "
+        "chunk split split_with_sizes unbind tensor_split hsplit vsplit narrow narrow_copy unfold diagonal "
+        "diagonal_copy index index_select gather take take_along_dim flip fliplr flipud rot90 roll repeat tile "
+        "upsample_nearest1d upsample_nearest2d _upsample_nearest_exact1d _upsample_nearest_exact2d "
         "tosa::SLICE tosa::REVERSE tosa::TILE tosa::GATHER"
     )
     #: Elements of the first argument, chosen by their values.
     EXTREME = (
-        "amax amin max_pool2d max_pool2d_with_indices "
+        "amax amin max_pool1d max_pool2d max_pool2d_with_indices max_pool3d "
         "tosa::MAX_POOL2D tosa::REDUCE_MAX tosa::REDUCE_MIN"
     )
     #: Elements of the first argument, or a bound where they are beyond it.

@@ -23,17 +23,34 @@ MORE = {
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices", "avg_pool2d"), ([2, 2],)),
     **dict.fromkeys(("clamp", "hardtanh"), (-0.5, 0.5)),
     "constant_pad_nd": ([1, 1], 0.5),
-    "split_copy": (1, 1),
-    "split_with_sizes_copy": ([1, 3], 2),
-    "unbind_copy": (1,),
-    "unfold_copy": (2, 2, 1),
+    **dict.fromkeys(("split_copy", "split"), (1, 1)),
+    **dict.fromkeys(("split_with_sizes_copy", "split_with_sizes"), ([1, 3], 2)),
+    **dict.fromkeys(("unbind_copy", "unbind"), (1,)),
+    **dict.fromkeys(("unfold_copy", "unfold"), (2, 2, 1)),
+    **dict.fromkeys(("narrow", "narrow_copy"), (2, 1, 2)),
+    **dict.fromkeys(("chunk", "tensor_split"), (2, 2)),
+    **dict.fromkeys(("hsplit", "vsplit"), (2,)),
+    **dict.fromkeys(("movedim", "moveaxis", "swapaxes", "swapdims"), (1, 3)),
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), (2,)),
+    **dict.fromkeys(("view_as", "reshape_as", "expand_as"), (X,)),
+    **dict.fromkeys(("diagonal", "diagonal_copy"), (1, 2, 3)),
+    **dict.fromkeys(("upsample_nearest1d", "_upsample_nearest_exact1d"), ([8],)),
+    "unflatten": (2, [2, 2]),
+    "broadcast_to": ([3, 2, 4, 4],),
+    "rot90": (1, [2, 3]),
+    "roll": ([1], [2]),
+    "tile": ([1, 2, 1, 1],),
+    "take": (ROW,),
+    "take_along_dim": (ROW.expand(1, 2, 4, 2), 3),
+    "max_pool1d": ([2],),
+    "max_pool3d": ([2, 2, 2],),
     "as_strided_copy": ([2, 3], [4, 1]),
     "index": ([None, None, ROW],),
     "index_select": (2, ROW),
     "gather": (2, ROW.expand(1, 2, 4, 2)),
     "flip": ([2],),
     "repeat": ([1, 2, 1, 1],),
-    "upsample_nearest2d": ([8, 8],),
+    **dict.fromkeys(("upsample_nearest2d", "_upsample_nearest_exact2d"), ([8, 8],)),
     "upsample_bilinear2d": ([8, 8], False),
     "pad": ([1, 1], "constant", 0.5),
     "masked_fill": (X > 0, 0.5),
@@ -41,6 +58,13 @@ MORE = {
     "scatter": (2, ROW.expand(1, 2, 4, 2), Y),
     "slice_scatter": (Y[:, :, 1:3], 2, 1, 3),
     "select_scatter": (Y[:, :, 1], 2, 1),
+}
+#: The first argument of an operator that takes no four dimensions, or none but a certain number of channels.
+FIRST = {
+    **dict.fromkeys(("t", "t_copy", "numpy_T", "fliplr"), X[0, 0]),
+    **dict.fromkeys(("upsample_nearest1d", "_upsample_nearest_exact1d", "max_pool1d"), X[0]),
+    "pixel_shuffle": X.reshape(1, 4, 2, 4),
+    "vsplit": X[0],
 }
 CONSTANTS = {ElementOrigin.BOUNDED: (-0.5, 0.0, 0.5), ElementOrigin.PADDED: (0.0, 0.5), ElementOrigin.MERGED: (0.5,)}
 ROWS = [(kind, name) for kind in ElementOrigin for name in sorted(operators(kind)) if not name.startswith("tosa::")]
@@ -57,7 +81,7 @@ def operands(origin, name):
         return ([X, Y],)
     if name == "where":
         return (X > 0, X, Y)
-    return (X[0, 0] if name in ("t", "t_copy") else X, *MORE.get(name, ()))
+    return (FIRST.get(name, X), *MORE.get(name, ()))
 
 
 def floats(values):

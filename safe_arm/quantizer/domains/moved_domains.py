@@ -17,10 +17,7 @@ from safe_arm.core.operators import ElementOrigin, named, operators
 #: Operators whose results are elements of their first argument, or zero.
 _MOVES = operators(
     ElementOrigin.VIEW, ElementOrigin.PART, ElementOrigin.EXTREME
-) | named(
-    "as_strided diagonal diagonal_copy dsplit hsplit linalg_diagonal masked_select"
-    " narrow_copy take tensor_split tril triu unbind unfold vsplit"
-)
+) | named("as_strided dsplit linalg_diagonal masked_select tril triu")
 
 
 def keep_moved_domains(model: GraphModule) -> None:

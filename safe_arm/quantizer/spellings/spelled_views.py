@@ -5,7 +5,7 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -109,6 +109,34 @@ def _diagonal(x: Tensor, offset: int, first: int, second: int) -> Tensor | None:
     return row.index_select(-1, index)
 
 
+def _chunk(x: Tensor, chunks: int, dim: int) -> list[Tensor] | None:
+    return _slices(x, dim, x.chunk(chunks, dim))
+
+
+def _split(x: Tensor, size: int | list[int], dim: int) -> list[Tensor] | None:
+    return _slices(x, dim, x.split(size, dim))
+
+
+def _slices(x: Tensor, dim: int, parts: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return parts that follow each other as slices: what a value is made of is seen through these."""
+    slices = []
+    start = 0
+    for part in parts:
+        size = part.shape[dim]
+        if not isinstance(size, int):
+            return None
+        slices.append(_ATEN.slice(x, dim, start, start + size))
+        start += size
+    return slices
+
+
+def _unbind(x: Tensor, dim: int) -> list[Tensor] | None:
+    size = x.shape[dim]
+    if not isinstance(size, int):
+        return None
+    return [x.select(dim, place) for place in range(size)]
+
+
 def _pad(
     x: Tensor, widths: list[Any], mode: str = "constant", value: float | None = None
 ) -> Tensor | None:
@@ -153,6 +181,11 @@ VIEWS = {
     _ATEN.diagonal_copy.default: _diagonal,
     _ATEN.unfold.default: _unfold,
     _ATEN.channel_shuffle.default: _channel_shuffle,
+    _ATEN.chunk.default: _chunk,
+    _ATEN.split.Tensor: _split,
+    _ATEN.split.sizes: _split,
+    _ATEN.split_with_sizes.default: _split,
+    _ATEN.unbind.int: _unbind,
     _ATEN.roll.default: _roll,
     _ATEN.fft_fftshift.default: _shift_to_middle,
     _ATEN.fft_ifftshift.default: _shift_from_middle,

@@ -68,6 +68,31 @@ def test_ours_keeps_more_of_it_than_stock(name):
     assert ours > stock + gain
 
 
+def two_steps_of(parts):
+    """A rule of two steps of a cell whose gates are taken apart in a way."""
+    torch.manual_seed(0)
+    of_input, of_state = nn.Linear(8, 48).requires_grad_(False), nn.Linear(16, 48).requires_grad_(False)
+
+    def rule(m, x):
+        state = x[:, 0].repeat(1, 2).tanh()
+        for place in range(2):
+            reset, update, new = parts(of_input(x[:, place]))
+            old_reset, old_update, old_new = parts(of_state(state))
+            gate = (update + old_update).sigmoid()
+            made = (new + (reset + old_reset).sigmoid() * old_new).tanh()
+            state = made + gate * (state - made)
+        return state
+
+    return rule
+
+
+def test_the_gates_of_a_chunk_have_what_those_of_slices_have():
+    stock, ours = histogram_ratios(two_steps_of(lambda gates: gates.chunk(3, 1)), SAMPLES)
+    _, sliced = histogram_ratios(two_steps_of(lambda gates: (gates[:, :16], gates[:, 16:32], gates[:, 32:])), SAMPLES)
+    assert ours == sliced
+    assert ours > stock + 2.5
+
+
 @pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
 def test_the_one_delegate_is_exact(name):
     ours_exactly(sequence_of(NETS[name][0]), SHORT)

@@ -64,6 +64,15 @@ CUTS = {
 }
 
 
+#: Stock annotates them, and its annotators are all that look through a list.
+PARTS = {
+    "in chunks": lambda m, x: torch.cat(x.relu().chunk(3, 1)[::-1], 1),
+    "in parts of a size": lambda m, x: torch.cat(x.relu().split(3, -1)[::-1], -1),
+    "in parts of sizes": lambda m, x: torch.cat(x.relu().split([1, 3], 1)[::-1], 1),
+    "in rows": lambda m, x: x.relu().unbind(2)[-1] + x.unbind(-2)[0],
+}
+
+
 if VERSION < (1, 5):
     # A pass of stock's asserts that its rank is another.
     del VIEWS["windows of an image"]
@@ -106,4 +115,13 @@ class TestCuts(Whole):
     kept: ClassVar = {
         "padded": lambda m, x: F.pad(x, (1, 2)),
         "cut and reflected": lambda m, x: F.pad(x[0], (-1, 2), mode="reflect"),
+    }
+
+
+class TestParts(Whole):
+    inputs = INPUTS
+    written = PARTS
+    kept: ClassVar = {
+        "chunks of integers": lambda m, x: x.to(torch.int32).chunk(2, 1)[0],
+        "rows of doubles": lambda m, x: x.double().unbind(1)[1],
     }
