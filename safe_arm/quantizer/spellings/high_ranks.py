@@ -1,9 +1,11 @@
-"""Permutations of more than six dimensions are written with fewer, between the reshapes around them.
+"""Operators on more than six dimensions are written with fewer, between the reshapes around them.
 
 TOSA takes six dimensions, and stock leaves what has more outside the delegate.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -21,7 +23,17 @@ _ATEN = torch.ops.aten
 _RESHAPE = _ATEN.reshape.default
 _PERMUTATIONS = (_ATEN.permute.default, _ATEN.transpose.int)
 #: The most dimensions that TOSA takes.
-_MOST = 6
+MOST_DIMENSIONS = 6
+_SOFTMAX = _ATEN.softmax.int
+_SUM = _ATEN.sum.dim_IntList
+#: Operators that compute the same without a dimension of size 1.
+_APART = (
+    _SOFTMAX,
+    _SUM,
+    _ATEN.add.Tensor,
+    _ATEN.mul.Tensor,
+    _ATEN.sub.Tensor,
+)
 _RESHAPES = named(
     "view reshape _unsafe_view flatten unflatten squeeze unsqueeze view_as reshape_as"
 )
@@ -32,11 +44,15 @@ Step = tuple[list[int], list[int]]
 def lower_ranks(model: GraphModule) -> None:
     """Write permutations between two reshapes, and reshapes of reshapes, without more than six dimensions.
 
+    Products, sums and softmaxes are computed without dimensions of size 1, as those of RAFT's convex upsampling of
+    one image.
+
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place. A value
             of more dimensions that something else reads stays, and so does one with a dynamic size.
     """
     for module in graph_modules(model):
+        rewrite_nodes(module, _leave_out_ones)
         rewrite_nodes(module, _write_apart)
         rewrite_nodes(module, _skip_high_rank)
 
@@ -54,7 +70,7 @@ def steps(sizes: list[int], order: list[int]) -> list[Step]:
     groups = _groups(sizes, order)
     if len(groups) < 2:
         return []
-    if len(groups) <= _MOST:
+    if len(groups) <= MOST_DIMENSIONS:
         by_place = sorted(groups)
         shape = []
         for group in by_place:
@@ -92,6 +108,57 @@ def _groups(sizes: list[int], order: list[int]) -> list[list[int]]:
         else:
             groups.append([dim])
     return groups
+
+
+def _leave_out_ones(node: Node) -> bool:
+    """Compute an operator on more than six dimensions without some of size 1, and tell whether it has enough."""
+    if node.target not in _APART or not _is_high(node.args[0]):
+        return False
+    shapes = [static_sizes(operand) for operand in node.all_input_nodes]
+    rank = len(static_sizes(node.args[0]) or [])
+    left_out = []
+    for dim in range(rank):
+        is_needed = dim in _reduced(node, rank)
+        if not is_needed and all(_has_one(shape, dim, rank) for shape in shapes):
+            left_out.append(dim)
+    left_out = left_out[: rank - MOST_DIMENSIONS]
+    if len(left_out) < rank - MOST_DIMENSIONS:
+        return False
+    _compute_without(node, left_out, rank)
+    return True
+
+
+def _has_one(shape: list[int] | None, dim: int, rank: int) -> bool:
+    return shape is not None and len(shape) == rank and shape[dim] == 1
+
+
+def _reduced(node: Node, rank: int) -> list[int]:
+    """Return the dimensions that a softmax or a sum is taken over."""
+    if node.target not in (_SOFTMAX, _SUM):
+        return []
+    dims: Any = node.args[1]
+    if isinstance(dims, int):
+        return [dims % rank]
+    return [dim % rank for dim in dims or range(rank)]
+
+
+def _compute_without(node: Node, left_out: list[int], rank: int) -> None:
+    """Write an operator between reshapes that leave out dimensions of its operands, and give it its shape again."""
+    write = Writer(node)
+    kept = [dim for dim in range(rank) if dim not in left_out]
+    arguments: list[Any] = []
+    for argument in node.args:
+        shape = static_sizes(argument)
+        if shape is not None:
+            argument = write(_RESHAPE, argument, [shape[dim] for dim in kept])
+        arguments.append(argument)
+    if node.target is _SOFTMAX:
+        arguments[1] = kept.index(*_reduced(node, rank))
+    if node.target is _SUM:
+        arguments[1] = [kept.index(dim) for dim in _reduced(node, rank)]
+    target: Any = node.target
+    computed = write(target, *arguments, **node.kwargs)
+    replace_node(node, write(_RESHAPE, computed, static_sizes(node)))
 
 
 def _write_apart(permute: Node) -> bool:
@@ -165,11 +232,11 @@ def _is_reshape(node: Node) -> bool:
     return node.op == "call_function" and op_name(node) in _RESHAPES
 
 
-def _is_high(node: Node) -> bool:
+def _is_high(node: object) -> bool:
     sizes = static_sizes(node)
-    return sizes is not None and len(sizes) > _MOST
+    return sizes is not None and len(sizes) > MOST_DIMENSIONS
 
 
 def _is_low(node: Node) -> bool:
     sizes = static_sizes(node)
-    return sizes is not None and len(sizes) <= _MOST
+    return sizes is not None and len(sizes) <= MOST_DIMENSIONS

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, depends_on_input, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    Writer,
+    depends_on_input,
+    static_sizes,
+    tensor_of,
+)
+from safe_arm.quantizer.spellings.high_ranks import MOST_DIMENSIONS
+from safe_arm.quantizer.spellings.spelled_products import contracted_by_groups
 
 _ATEN = torch.ops.aten
 _CONTIGUOUS = _ATEN.contiguous.default
@@ -255,8 +262,15 @@ def _einsum(
     """Give a product of many sums operands that stay contiguous.
 
     Stock writes views of them. A layer norm before it has other strides once stock has taken it apart, and no view of
-    those exists.
+    those exists. A product of two operands with more letters than TOSA has dimensions is one of matrices.
     """
+    letters = {letter for letter in equation if letter.isalpha()}
+    are_static = all(static_sizes(each) is not None for each in operands)
+    if len(letters) > MOST_DIMENSIONS and len(operands) == 2 and are_static:
+        product: Node | None
+        product = write.compute(contracted_by_groups, (equation, *operands))
+        if product is not None:
+            return product
     if all(
         each.target is _CONTIGUOUS or each.op != "call_function" for each in operands
     ):

@@ -83,6 +83,55 @@ def _contracted(
     return product.reshape(shape)
 
 
+def contracted_by_groups(equation: str, x: Tensor, y: Tensor) -> Tensor | None:
+    """Return a sum of products, as ``einsum`` names it, as one product of two matrices for each index of a batch.
+
+    No value has more dimensions than the operands and the result; stock gives each a dimension for each letter.
+
+    Args:
+        equation: the letters of the dimensions.
+        x: the first operand.
+        y: the second one.
+
+    Returns:
+        None for an equation with dots or without a result, and for one that takes a diagonal or sums one operand.
+    """
+    operands, _, result = equation.replace(" ", "").partition("->")
+    left, _, right = operands.partition(",")
+    if not _is_contraction(left, right, result):
+        return None
+    sizes = dict(zip(left + right, [*x.shape, *y.shape], strict=True))
+    for letter, size in zip(left, x.shape, strict=True):
+        if sizes[letter] != size:
+            return None  # One of them is broadcast.
+    batch = [letter for letter in left if letter in right and letter in result]
+    summed = [letter for letter in left if letter not in result]
+    rows = [letter for letter in left if letter not in right]
+    columns = [letter for letter in right if letter not in left]
+
+    def matrices(value: Tensor, letters: str, *groups: list[str]) -> Tensor:
+        order = []
+        shape = []
+        for group in groups:
+            order += [letters.index(letter) for letter in group]
+            shape.append(math.prod(sizes[letter] for letter in group))
+        return value.permute(order).reshape(shape)
+
+    of_x = matrices(x, left, batch, rows, summed)
+    of_y = matrices(y, right, batch, summed, columns)
+    given = [*batch, *rows, *columns]
+    product = of_x.bmm(of_y).reshape([sizes[letter] for letter in given])
+    return product.permute([given.index(letter) for letter in result])
+
+
+def _is_contraction(left: str, right: str, result: str) -> bool:
+    """Tell whether all letters of two operands that are not in the result are in both of them."""
+    for letters in (left, right, result):
+        if not letters.isalpha() or len(set(letters)) < len(letters):
+            return False
+    return set(result) | (set(left) & set(right)) == set(left + right)
+
+
 def _rest(x: Tensor, dims: list[int]) -> list[int]:
     """Return the dimensions of a tensor that are not among some."""
     return [dim for dim in range(x.dim()) if dim not in dims]

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from graph_changes import changes, graph_of
 from lowering import PROFILES, edge_program, min_max, quantize, targets, tosa
@@ -31,6 +32,14 @@ def image_of(x, batch=2):
     return parts.reshape(batch, 8, 8, 8)
 
 
+def convex(x):
+    """RAFT's convex upsampling: each pixel is a mean of nine, whose weights are a softmax."""
+    scores = (x[:1, :, :6, :6] * 3).repeat(1, 5, 1, 1)[:, :36]
+    weights = torch.softmax(scores.view(1, 1, 9, 2, 2, 6, 6), 2)
+    nine = F.unfold(x[:1, :2, :6, :6], [3, 3], padding=1).view(1, 2, 9, 1, 1, 6, 6)
+    return torch.sum(weights * nine, dim=2)
+
+
 #: No two have an operator on the same values: stock merges those behind different views.
 WRITTEN = {
     "windows of heads": lambda m, x: torch.relu(windows(torch.sigmoid(x))),
@@ -38,6 +47,8 @@ WRITTEN = {
     "one image": lambda m, x: torch.relu(windows(torch.sigmoid(x[:1]), 1)),
     "all seven reversed": lambda m, x: torch.tanh(x.reshape(SEVEN).permute(6, 5, 4, 3, 2, 1, 0).flatten(1)),
     "a transposition": lambda m, x: torch.abs(x.reshape(SEVEN).transpose(1, -2).reshape(2, 8, 8, 8)),
+    "a convex upsampling": lambda m, x: convex(x),
+    "a sum along two": lambda m, x: (x[:1].reshape(1, 2, 4, 2, 4, 2, 4) - 1).sum([1, -1]).flatten(1) * 2,
     "no permutation": lambda m, x: torch.tanh(torch.sigmoid(x).reshape(2, 2, 4, 2, 4, 2, 4).flatten(2)),
 }
 
@@ -57,11 +68,13 @@ def test_stock_keeps_seven_dimensions(name):
 
 class TestRanks(Whole):
     step = staticmethod(lower_ranks)
-    lowered = ("windows of heads and back", "one image", "all seven reversed")
+    lowered = ("windows of heads and back", "a convex upsampling", "one image", "all seven reversed")
     inputs = INPUTS
     written = WRITTEN
     kept: ClassVar = {
         "six dimensions": lambda m, x: x.reshape(2, 8, 2, 4, 2, 4).permute(0, 2, 4, 1, 3, 5).flatten(1),
+        "a product without ones": lambda m, x: (x.reshape(SEVEN) * x.reshape(SEVEN)).flatten(1),
+        "a sum of the only one": lambda m, x: x[:1].reshape(1, 2, 4, 2, 4, 2, 4).sum(0, keepdim=True),
         "an operator on seven": lambda m, x: torch.relu(x.reshape(SEVEN)).permute(0, 3, 5, 1, 4, 6, 2).flatten(1),
         "a reader of seven": lambda m, x: x.reshape(SEVEN).permute(0, 3, 5, 1, 4, 6, 2).amax(6),
         "an output of seven": lambda m, x: x.reshape(SEVEN).permute(0, 3, 5, 1, 4, 6, 2),

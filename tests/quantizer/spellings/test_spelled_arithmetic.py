@@ -10,6 +10,9 @@ from lowering import PROFILES, min_max, quantize, tosa
 from ratios import borders_and_ours, histogram_ratios
 from small import Lambda
 from spelled import Delegated, Spelling, Whole
+from stubborn import exported
+
+from safe_arm.quantizer.spellings.spellings import spell_out_operators
 
 INPUTS = tuple(torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in range(2))
 LOGITS = {
@@ -157,3 +160,37 @@ class TestEinsums(Whole):
         how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
         with pytest.raises(Exception, match="DecomposeLayerNormPass"):
             quantize(Lambda(relative), INPUTS, tosa(PROFILES[0]), **how)
+
+
+def in_time(equation, left, right):
+    """A product of two values in shapes of their own."""
+    return lambda m, x, y: torch.einsum(equation, x.relu().reshape(left), y.reshape(right))
+
+
+class TestManyLetters(Delegated):
+    """Stock's values have a dimension for each letter, and TOSA's have six."""
+
+    inputs = INPUTS
+    written: ClassVar = {
+        "relative positions in time": in_time("bythwc, hkc -> bythwk", (1, 2, 2, 2, 2, 8), (2, 8, 8)),
+        "no batch": in_time("abcde,efg->bacdgf", (2, 2, 2, 2, 8), (8, 4, 4)),
+        "more than one sum": in_time("abcdef,gfe->gacdb", (2, 2, 2, 2, 2, 4), (16, 4, 2)),
+    }
+    kept: ClassVar = {"few letters": lambda m, x, y: torch.einsum("abc,acd->abd", x, y)}
+
+
+#: Left to stock: each with the shapes of the operands.
+OTHERS = {
+    "six letters": ("abcde,ef->abcdf", (2, 2, 2, 2, 8), (8, 16)),
+    "a diagonal": ("aabcdef,fg->bcdeg", (2, 2, 2, 2, 2, 2, 2), (2, 64)),
+    "a sum of one operand": ("abcdef,fg->acdeg", (2, 2, 2, 2, 2, 4), (4, 32)),
+    "any dimensions": ("...abcde,efg->...abcdfg", (2, 2, 2, 2, 8), (8, 4, 4)),
+    "one value for all": ("abcdef,fg->abcdeg", (2, 2, 2, 2, 2, 4), (1, 128)),
+}
+
+
+@pytest.mark.parametrize("how", OTHERS.values(), ids=OTHERS)
+def test_any_other_product_of_sums_stays(how):
+    model = exported(Lambda(in_time(*how)), INPUTS)
+    spell_out_operators(model)
+    assert "einsum" in str(model.graph)
