@@ -129,9 +129,11 @@ def _extremes(x: Tensor, dim: int | None, keepdim: bool) -> list[Tensor] | None:
 def _largest(
     x: Tensor, count: int, dim: int, largest: bool, *_: Any
 ) -> list[Tensor] | None:
-    """Return the largest value without its place."""
-    if count != 1 or not largest:
+    """Return the largest value, or the smallest one, without its place."""
+    if count != 1:
         return None
+    if not largest:
+        return [x.amin([dim], True)]
     return [x.amax([dim], True)]
 
 

@@ -29,6 +29,7 @@ _SEPARABLE = (
 )
 _TRANSPOSE = _ATEN.transpose.int
 _LINEAR = _ATEN.linear.default
+_SELECT = _ATEN.index_select.default
 #: Maximum length of a side that is resized by a matrix.
 _LONGEST = 1024
 #: The dimension that a sequence is given to be an image.
@@ -86,7 +87,10 @@ def _nearest_of_centres(
     sizes: list[int] | None,
     scales: list[float] | None,
 ) -> Node | None:
-    """Write a resize by the nearest centre as one by the nearest corner; None where they take other values."""
+    """Write a resize by the nearest centre as one by the nearest corner, or as choices of rows and columns.
+
+    Torch computes the places in the graph, from ranges that depend on no input and stay on the CPU.
+    """
     value = x.meta["val"]
     if not is_static(value):
         return None
@@ -98,10 +102,28 @@ def _nearest_of_centres(
     places = places.view(1, 1, *value.shape[2:])
     expected = resize(places, sizes, scales)
     if not torch.equal(by_corners(places, sizes, scales), expected):
-        return None
+        return _chosen(write, x, expected[0, 0].long())
     if is_image:
         return write(by_corners, x, sizes, scales)
     return _nearest(write, x, sizes, scales)
+
+
+def _chosen(write: Writer, x: Node, places: Tensor) -> Node:
+    """Write a choice of places of a sequence or an image, a dimension after the other; they are counted row by row."""
+    if places.dim() == 1:
+        return _chosen_along(write, x, 2, places)
+    width = x.meta["val"].shape[-1]
+    higher = _chosen_along(write, x, 2, places[:, 0] // width)
+    return _chosen_along(write, higher, 3, places[0] % width)
+
+
+def _chosen_along(write: Writer, x: Node, dim: int, places: Tensor) -> Node:
+    """Write a choice of places of a dimension; as a slice where each is as far from the next."""
+    first, last = int(places[0]), int(places[-1])
+    step = max(int(places[:2].diff().sum()), 1)
+    if torch.equal(places, torch.arange(first, last + 1, step)):
+        return write(_ATEN.slice.Tensor, x, dim, first, last + 1, step)
+    return write(_SELECT, x, dim, write.constant(places, f"places_{dim}"))
 
 
 def _by_matrices(

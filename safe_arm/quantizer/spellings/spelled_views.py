@@ -137,6 +137,21 @@ def _unbind(x: Tensor, dim: int) -> list[Tensor] | None:
     return [x.select(dim, place) for place in range(size)]
 
 
+def _diagonal_matrix(x: Tensor, offset: int, first: int, second: int) -> Tensor | None:
+    """Return a matrix of a diagonal and zeros: each element is followed by a row of zeros and one more."""
+    count = x.shape[-1]
+    if not isinstance(count, int):
+        return None
+    side = count + abs(offset)
+    rows = F.pad(x.unsqueeze(-1), (0, side)).flatten(-2)
+    before = offset if offset >= 0 else -offset * side
+    # The last element has fewer zeros behind it, or more.
+    row = F.pad(rows, (before, side * abs(offset)))
+    row = _ATEN.slice(row, -1, 0, side * side)
+    matrix = row.unflatten(-1, (side, side))
+    return matrix.movedim((-2, -1), (first, second))
+
+
 def _pad(
     x: Tensor, widths: list[Any], mode: str = "constant", value: float | None = None
 ) -> Tensor | None:
@@ -179,6 +194,7 @@ VIEWS = {
     _ATEN.rot90.default: torch._refs.rot90,
     _ATEN.diagonal.default: _diagonal,
     _ATEN.diagonal_copy.default: _diagonal,
+    _ATEN.diag_embed.default: _diagonal_matrix,
     _ATEN.unfold.default: _unfold,
     _ATEN.channel_shuffle.default: _channel_shuffle,
     _ATEN.chunk.default: _chunk,

@@ -28,6 +28,7 @@ from safe_arm.quantizer.spellings.spelled_convolutions import (
     PADDED_CONVOLUTIONS,
 )
 from safe_arm.quantizer.spellings.spelled_folds import FOLDS
+from safe_arm.quantizer.spellings.spelled_grids import GRIDS
 from safe_arm.quantizer.spellings.spelled_kernels import KERNELS
 from safe_arm.quantizer.spellings.spelled_losses import LOSSES
 from safe_arm.quantizer.spellings.spelled_norms import (
@@ -65,13 +66,15 @@ _WRITERS: dict[Any, Any] = {
     **BATCH_NORMS,
     **CONTRACTIONS,
     **CONVOLUTIONS,
+    **GRIDS,
     **KERNELS,
     **RESIZES,
 }
 #: Operators that torch itself writes with others, which an annotator knows.
 _COMPOSITES = named(
-    "absolute adjoint avg_pool1d broadcast_tensors broadcast_to clip column_stack diff"
-    " divide dsplit dstack expand_as ger hsplit hstack kron mH mT multiply"
+    "absolute adjoint avg_pool1d broadcast_tensors broadcast_to cartesian_prod clip"
+    " column_stack diff divide dsplit dstack expand_as ger hsplit hstack kron mH mT"
+    " meshgrid multiply"
     " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
     " tensor_split true_divide view_as vsplit vstack"
 )

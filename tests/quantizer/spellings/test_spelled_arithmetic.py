@@ -106,6 +106,7 @@ class TestArithmetic(Spelling):
         "variance and mean": lambda m, x, y: sum(torch.var_mean(x, 1, keepdim=True)) + y,
         "standard deviation and mean": lambda m, x, y: sum(torch.std_mean(x, 1, keepdim=True)) + y,
         "the largest": lambda m, x, y: x.topk(1, 1)[0] + y,
+        "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0] + y,
     }
     kept: ClassVar = {
         "a sum of matrices, which stock knows": lambda m, x, y: torch.addmm(y[0], x[0], y[1]),
@@ -113,7 +114,7 @@ class TestArithmetic(Spelling):
         "the smallest with its place": lambda m, x, y: x.min(1)[1],
         "the place of the largest": lambda m, x, y: x.topk(1, 1)[1],
         "the two largest": lambda m, x, y: x.topk(2, 1)[0],
-        "the smallest by topk": lambda m, x, y: x.topk(1, 1, largest=False)[0],
+        "the place of the smallest": lambda m, x, y: x.topk(1, 1, largest=False)[1],
         "power of a negative number": lambda m, x, y: (-2.0) ** x.round(),
         "integers": lambda m, x, y: x.to(torch.int32).square(),
         "step with a computed value at 0": lambda m, x, y: torch.heaviside(x, y),

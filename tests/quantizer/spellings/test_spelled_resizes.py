@@ -28,12 +28,13 @@ class TestResizes(Spelling):
         "bilinear, smoothed": lambda m, x: F.interpolate(x, scale_factor=(0.5, 0.3), mode="bilinear", antialias=True),
         "nearest centre": lambda m, x: F.interpolate(x, scale_factor=2, mode="nearest-exact"),
         "nearest centre of a sequence": lambda m, x: F.interpolate(x[0], size=24, mode="nearest-exact"),
+        "another nearest centre": lambda m, x: F.interpolate(x, scale_factor=0.5, mode="nearest-exact"),
+        "another nearest centre of a sequence": lambda m, x: F.interpolate(x[0], size=12, mode="nearest-exact"),
+        "nearest centre of other sides": lambda m, x: F.interpolate(x.relu(), size=(13, 1), mode="nearest-exact"),
     }
     kept: ClassVar = {
         "bilinear": lambda m, x: F.interpolate(x, scale_factor=2, mode="bilinear"),
         "a long sequence": lambda m, x: F.interpolate(x.view(1, 1, -1).repeat(1, 1, 5), scale_factor=2, mode="linear"),
-        "another nearest centre": lambda m, x: F.interpolate(x, scale_factor=0.5, mode="nearest-exact"),
-        "another nearest centre of a sequence": lambda m, x: F.interpolate(x[0], size=12, mode="nearest-exact"),
     }
 
 
