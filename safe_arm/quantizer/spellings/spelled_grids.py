@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from safe_arm.quantizer.graphs.graph_edits import Writer, static_sizes
+from safe_arm.quantizer.graphs.graph_edits import Writer
 
 _ATEN = torch.ops.aten
 _GRID = _ATEN.affine_grid_generator.default
@@ -21,8 +21,7 @@ def _affine_grid(write: Writer, theta: Node, size: list[Any], aligns: bool) -> A
 
     Torch computes the places in the graph, from ranges that depend on no input and stay on the CPU.
     """
-    shape = static_sizes(theta)
-    if shape is None or not all(isinstance(each, int) for each in size):
+    if not all(isinstance(each, int) for each in size):
         return None
     rank = len(size) - 2
     identity = torch.eye(rank, rank + 1).unsqueeze(0)

@@ -45,3 +45,11 @@ def test_a_dynamic_size_is_left_alone(how):
     before = str(model.graph)
     spell_out_operators(model)
     assert str(model.graph) == before
+
+
+def test_every_second_centre_is_a_slice():
+    """An Ethos-U55 has slices, and no choice by an index."""
+    model = exported(Lambda(lambda m, x: F.interpolate(x, scale_factor=0.5, mode="nearest-exact")), INPUTS)
+    spell_out_operators(model)
+    assert "slice" in str(model.graph)
+    assert "index_select" not in str(model.graph)
