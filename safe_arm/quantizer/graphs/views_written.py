@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import SymInt
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from safe_arm.core.island import arguments_by_name, op_name
 from safe_arm.core.operators import named
 
 _ATEN = torch.ops.aten
+_END = torch.iinfo(torch.int64).max
 #: Writes an operator: its target, then its arguments.
 Make = Callable[..., Node]
 _RESHAPED = named(
@@ -62,6 +65,9 @@ def written_back(
         shown = view.target(torch.empty(distinct), *view.args[1:], **view.kwargs).shape  # type: ignore[operator]
         order = [list(shown).index(size) for size in distinct]
         return make(_ATEN.permute.default, value, order)
+    dynamic = _dynamic_part(view, sizes)
+    if dynamic is not None:
+        return _joined(make, dynamic, whole, value)
     part = part_of(view, index, sizes)
     if part is None:
         if name not in _SCATTERED:
@@ -110,6 +116,63 @@ def part_of(
         return dim, index, index + 1
     start = sum(part.shape[dim] for part in parts[:index])
     return dim, start, start + parts[index].shape[dim]
+
+
+@dataclass(frozen=True)
+class _DynamicPart:
+    """A contiguous part of a dimension of dynamic size.
+
+    Attributes:
+        dim: the dimension.
+        start: where the part begins; None for the first element.
+        end: where it ends; None for the last element.
+    """
+
+    dim: int
+    start: int | None
+    end: int | None
+
+
+def _dynamic_part(view: Node, sizes: torch.Size) -> _DynamicPart | None:
+    """Return the part of a dynamic dimension that a view is; None if the size decides that, and for any other view."""
+    name = op_name(view)
+    if name not in ("aten::slice", "aten::select"):
+        return None
+    arguments = arguments_by_name(view)
+    dim = arguments["dim"]
+    if not isinstance(dim, int) or isinstance(sizes[dim], int):
+        return None
+    if name == "aten::select":
+        start = arguments["index"]
+        end = start + 1 if isinstance(start, int) else start
+    elif arguments["step"] == 1 and arguments["end"] != 0:
+        start, end = arguments["start"] or 0, arguments["end"]
+        if end is None or end == _END:
+            end = 0
+    else:
+        return None
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    # From the first element to before the last: the size decides whether anything is there.
+    if start and end and ((start < 0) != (end < 0) or start > end):
+        return None
+    # torch exports no part of a dynamic size that may have less than two elements.
+    if not statically_known_true(sizes[dim] >= max(abs(start), abs(end)) + 2):
+        return None
+    return _DynamicPart(dim % len(sizes), start or None, end or None)
+
+
+def _joined(make: Make, part: _DynamicPart, whole: Node, value: Node) -> Node:
+    """Return a tensor whose part has another value."""
+    dim = part.dim
+    if value.meta["val"].dim() < whole.meta["val"].dim():
+        value = make(_ATEN.unsqueeze.default, value, dim)
+    parts = [value]
+    if part.start is not None:
+        parts.insert(0, make(_ATEN.slice.Tensor, whole, dim, 0, part.start))
+    if part.end is not None:
+        parts.append(make(_ATEN.slice.Tensor, whole, dim, part.end, _END))
+    return make(_ATEN.cat.default, parts, dim) if len(parts) > 1 else value
 
 
 def _shows_all(

@@ -4,6 +4,8 @@ import pytest
 import torch
 from executorch.backends.arm.tosa.specification import TosaSpecification
 from graph_changes import graph_of
+from small import Lambda
+from stubborn import exported
 
 from safe_arm.quantizer.annotation.nodes_apart import nodes_apart
 
@@ -24,3 +26,9 @@ def test_norms_of_infinite_order_are_apart_everywhere():
 def test_a_net_without_them_has_none():
     model = graph_of(lambda m, x: x / 3 + 1, INTEGERS.float())
     assert nodes_apart(model, TosaSpecification.create_from_string("TOSA-1.0+INT+u55")) == {}
+
+
+def test_scatters_of_dynamic_sizes_are_apart_everywhere():
+    net = Lambda(lambda m, x: x.slice_scatter(x[:, ::2] * 2, 1, step=2))
+    model = exported(net, (INTEGERS.float(),), ({0: torch.export.Dim("rows", min=2, max=8)},))
+    assert list(nodes_apart(model, TosaSpecification.create_from_string("TOSA-1.0+INT"))) == ["slice_scatter"]

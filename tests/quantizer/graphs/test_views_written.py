@@ -5,6 +5,8 @@ import operator
 import pytest
 import torch
 from graph_changes import graph_of
+from small import Lambda
+from stubborn import exported
 
 from safe_arm.quantizer.graphs.functional_writes import write_functionally
 
@@ -54,3 +56,42 @@ def test_a_part_is_joined_to_what_is_around_it():
     write_functionally(model)
     assert model.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
     assert not model.graph.find_nodes(op="call_function", target=operator.getitem)
+
+
+DYNAMIC = {
+    "the first": lambda x: x[:, 0],
+    "the last": lambda x: x[:, -1],
+    "the second": lambda x: x[:, 1],
+    "to the end": lambda x: x[:, 1:],
+    "from the start": lambda x: x[:, :-1],
+    "a part": lambda x: x[:, 1:2],
+    "a part from the end": lambda x: x[:, -2:-1],
+}
+#: Around these, torch exports nothing: a part may be empty, or has two sizes of the net in it.
+SCATTERED = {
+    "every second": lambda x: x[:, ::2],
+    "up to so many": lambda x: x[:, 1:3],
+    "without the ends": lambda x: x[:, 1:-1],
+    "nothing": lambda x: x[:, :0],
+}
+LENGTHS = ({1: torch.export.Dim("length", min=4, max=16)},)
+
+
+def graph_of_a_length(view):
+    def rule(m, x):
+        whole = x * 2
+        view(whole).mul_(-1)
+        return whole
+
+    return exported(Lambda(rule), (torch.rand(2, 8, 3),), LENGTHS), rule
+
+
+@pytest.mark.parametrize("view", (DYNAMIC | SCATTERED).values(), ids=DYNAMIC | SCATTERED)
+def test_a_view_of_a_dynamic_size_is_written_into_at_each(view):
+    model, rule = graph_of_a_length(view)
+    assert write_functionally(model) == []
+    for length in (8, 4, 13):
+        sample = torch.rand(2, length, 3)
+        assert torch.equal(model(sample), rule(None, sample))
+    assert ("scatter" in str(model.graph)) == (view in SCATTERED.values())
+    torch.export.export(model, (torch.rand(2, 8, 3),), dynamic_shapes=LENGTHS)
