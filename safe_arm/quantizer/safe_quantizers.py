@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from inspect import Signature, signature
@@ -431,7 +431,7 @@ class _SafeRules(CheckedSettings):
         self,
         stock: Callable[..., GraphModule],
         model: GraphModule,
-        samples: list[tuple[Any, ...]],
+        samples: Sequence[tuple[Any, ...]],
         is_qat: bool,
     ) -> GraphModule:
         """Quantise a copy, and compare what comes of it with the net.

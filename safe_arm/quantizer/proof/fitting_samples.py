@@ -8,28 +8,56 @@ from typing import Any
 
 from torch import Tensor
 from torch.export import ExportedProgram
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.errors import SafeArmError, UsageError
+from safe_arm.core.island import call_functions, graph_modules
 from safe_arm.quantizer.graphs.graph_edits import tensor_of
-from safe_arm.quantizer.proof.float_net import list_of_samples
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.proof.float_net import Call, list_of_samples
 
 
-def samples_for(model: object, samples: Iterable[Any]) -> list[Any]:
-    """Return calibration samples as a list, for a model that is a graph module.
+class _OwnSamples(Sequence[Any]):
+    """Calibration samples of which copies are iterated, one at a time: the net writes into some of its values."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._samples[place]
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in self._samples:
+            yield Call("", tuple(sample)).own().args
+
+
+def samples_for(model: object, samples: Iterable[Any]) -> Sequence[Any]:
+    """Return calibration samples, which stay as they are, for a model that is a graph module.
 
     Raises:
         UsageError: it is an eager module or an exported program, from which a graph module can be made; or the samples
             cannot be listed.
     """
-    _check_is_exported(model)
-    return list_of_samples(samples)
+    graph_module = _exported(model)
+    listed = list_of_samples(samples)
+    return _OwnSamples(listed) if _writes(graph_module) else listed
 
 
-def _check_is_exported(model: object) -> None:
+def _writes(model: GraphModule) -> bool:
+    """Tell whether an operator of a graph, or of a branch of its control flow, writes into one of its arguments."""
+    calls: list[Node] = []
+    for module in graph_modules(model):
+        calls += call_functions(module)
+    return any(map(is_mutable, calls))
+
+
+def _exported(model: object) -> GraphModule:
     if isinstance(model, GraphModule):
-        return
+        return model
     if isinstance(model, ExportedProgram):
         raise UsageError(
             "the model is an ExportedProgram; give its graph module, program.module()"

@@ -6,6 +6,7 @@ from small import Built, image
 from stubborn import exported, quantizer_of
 
 from safe_arm import UsageError
+from safe_arm.quantizer.proof.fitting_samples import samples_for
 
 X = image()[0]
 NET = Built(lambda m, x: torch.relu(m.conv(x)), conv=torch.nn.Conv2d(4, 4, 1))
@@ -79,3 +80,40 @@ def test_a_failure_of_other_reasons_stays_as_it_is():
     quantizer.transform_for_annotation = lambda model: 1 / 0
     with pytest.raises(ZeroDivisionError):
         quantizer.quantize_with_submodules(exported(NET, (X,)), [(X,)])
+
+
+#: Nets that write into their input, some of them so that the caller sees it.
+WRITERS = {
+    "relu": torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Conv2d(4, 4, 1)),
+    "leaky relu": torch.nn.Sequential(torch.nn.LeakyReLU(inplace=True), torch.nn.Conv2d(4, 4, 1)),
+    "sigmoid": Built(lambda m, x: x.sigmoid_() + 1),
+    "product": Built(lambda m, x: x.mul_(2)),
+}
+
+
+@pytest.mark.parametrize("net", WRITERS.values(), ids=WRITERS)
+def test_samples_stay_as_they_are(net):
+    samples = [image(seed) for seed in range(3)]
+    before = [sample[0].clone() for sample in samples]
+    model = exported(net, (X.clone(),))
+    graph_module = quantizer_of().quantize_with_submodules(model, samples)
+    for (sample,), value in zip(samples, before, strict=True):
+        assert torch.equal(sample, value)
+        expected = model(value.clone())
+        assert float((graph_module(value.clone()) - expected).abs().max()) < 0.02 * float(expected.abs().max())
+
+
+def test_samples_of_a_net_that_writes_nowhere_are_not_copied():
+    samples = [(X,)]
+    assert samples_for(exported(NET, (X,)), samples) is samples
+
+
+def test_each_turn_through_the_samples_has_copies_of_its_own():
+    samples = [(X,), (X + 1,)]
+    copied = samples_for(exported(WRITERS["relu"], (X.clone(),)), samples)
+    for _ in range(2):
+        turn = list(copied)
+        assert all(torch.equal(given[0], sample[0]) for given, sample in zip(turn, samples, strict=True))
+        turn[0][0].zero_()
+    assert copied[0] is samples[0]
+    assert len(copied) == 2
