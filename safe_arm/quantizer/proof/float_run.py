@@ -27,6 +27,7 @@ from safe_arm.core.float_comparison import (
 )
 from safe_arm.core.notes import write_note
 from safe_arm.core.output_names import output_names
+from safe_arm.quantizer.annotation.float_graphs import check_has_values
 from safe_arm.quantizer.annotation.hold_out import copy_of
 from safe_arm.quantizer.proof.fidelity import compared
 from safe_arm.quantizer.proof.float_distance import difference
@@ -90,6 +91,7 @@ class FloatRun:
     ) -> None:
         self.original = Original(model)
         self.net = FloatNet(model, folds=folds)
+        check_has_values(model)
         self.trials = FloatTrials(self.net, (*calls, *made_up_inputs(model)))
         self.restarts = restarts
         self.closes = closes

@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from graph_changes import at_once, step_by_step
 from small import Lambda, image
 from spying import doubts
 from stubborn import calibrated, exported, quantizer_of
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
 from safe_arm.core.errors import UsageError
+from safe_arm.quantizer.annotation.float_graphs import check_has_values
 
 NET = Lambda(lambda m, x: torch.relu(m.conv(x)))
 
@@ -33,3 +35,21 @@ def test_one_export_may_be_prepared_twice():
     for _ in range(2):
         _, told = doubts(lambda: prepare_pt2e(graph_module, quantizer_of()))
         assert told == []
+
+
+def of_a_gradient():
+    """Export a gradient; torch makes a constant without values of its input."""
+    net = Lambda(lambda m, x: torch.func.grad(lambda each: (each**3).sum())(x))
+    return exported(net, image())
+
+
+@pytest.mark.parametrize("quantise", [step_by_step, at_once])
+def test_a_constant_without_values_is_refused(quantise):
+    with pytest.raises(UsageError, match="the constant 'lifted_tensor_0' of the graph module has no values"):
+        quantise(of_a_gradient(), [image()])
+
+
+def test_a_constant_with_values_is_not():
+    model = exported(Lambda(lambda m, x: x + torch.tensor([1.0, 2.0] * 4)), image())
+    check_has_values(model)
+    check_has_values(model)
