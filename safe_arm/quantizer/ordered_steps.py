@@ -45,6 +45,7 @@ from safe_arm.quantizer.masks.finite_scores import name_plain_softmaxes
 from safe_arm.quantizer.masks.log_softmax import spell_out_log_softmax
 from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
 from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
+from safe_arm.quantizer.masks.moved_masks import mask_behind_moves
 from safe_arm.quantizer.masks.near_masks import bring_masks_near
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
@@ -148,6 +149,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_dynamic_attention,
     leave_out_absorbed,
     spell_out_masks,
+    mask_behind_moves,
     mask_probabilities,
     mask_at_run_time,
     bring_masks_near,
