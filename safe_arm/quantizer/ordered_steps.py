@@ -47,6 +47,7 @@ from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
 from safe_arm.quantizer.masks.masked_softmax import mask_probabilities
 from safe_arm.quantizer.masks.moved_masks import mask_behind_moves
 from safe_arm.quantizer.masks.near_masks import bring_masks_near
+from safe_arm.quantizer.masks.normalised_logits import name_normalised_logits
 from safe_arm.quantizer.masks.runtime_masks import mask_at_run_time
 from safe_arm.quantizer.masks.spelled_masks import spell_out_masks
 from safe_arm.quantizer.precision.bell_curves import write_bell_curves
@@ -149,6 +150,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     spell_out_dynamic_attention,
     leave_out_absorbed,
     spell_out_masks,
+    name_normalised_logits,
     mask_behind_moves,
     mask_probabilities,
     mask_at_run_time,

@@ -46,6 +46,7 @@ _LOGARITHMS = (
     _ATEN.log_softmax.int,
     _ATEN._log_softmax.default,
 )
+_SOFTMAXES = (_ATEN.softmax.int, _ATEN._softmax.default)
 #: Operators that give the dimensions of a tensor another order, those of size 1 alike.
 _PERMUTES = named("permute transpose movedim moveaxis swapaxes swapdims")
 #: Operators that move elements of their only tensor by their places, of whatever dtype it is.
@@ -82,7 +83,7 @@ def mask_behind_moves(model: GraphModule) -> None:
     A move is a permutation, a slice, a concatenation with other scores, and the like; a clamp and a positive factor
     are moved before the mask as well. Masks that are added are moved alike. Behind a move a softmax does not know its
     scores as masked, and the number of the mask leaves them only one code. What else reads the masked scores still
-    reads them.
+    reads them; the logarithm of a softmax gets its own.
 
     Args:
         model: a float graph before annotation, the branches of its control flow included; changed in place.
@@ -95,7 +96,9 @@ def mask_behind_moves(model: GraphModule) -> None:
             source = reader.args[0]
             assert isinstance(source, Node)
             moved = moves.of(source)
-            if moved is None or not (moved.operators or moved.parts):
+            if moved is None:
+                continue
+            if not (moved.operators or moved.parts or _is_shared(reader)):
                 continue
             if source not in written:
                 written[source] = _masked(Writer(reader), moved)
@@ -103,6 +106,15 @@ def mask_behind_moves(model: GraphModule) -> None:
         if written:
             module.graph.eliminate_dead_code()
         module.recompile()
+
+
+def _is_shared(logarithm: Node) -> bool:
+    """Tell whether the scores of a logarithm have readers that keep their mask as it is, such as a result."""
+    source: Any = logarithm.args[0]
+    known = (*_LOGARITHMS, *_SOFTMAXES, _ATEN.amax.default, _ATEN.max.dim)
+    if logarithm.target not in _LOGARITHMS:
+        return False
+    return any(reader.target not in known for reader in source.users)
 
 
 def _readers(module: GraphModule, values: ConstantValues) -> Iterator[Node]:

@@ -56,6 +56,10 @@ SHARED = {
         (z := torch.where(mask, -1e8, x * 2)).amax(-1),
         (z / 0.5).softmax(-1),
     ),
+    "a logarithm and a place": lambda m, x, mask: (
+        (z := hidden(x * 2)).argmax(-1),
+        z.log_softmax(-1).amax(-1),
+    ),
     "a scale for two readers": lambda m, x, mask: (
         (z := torch.where(mask, -1e8, x * 2) / 0.5).softmax(-1),
         z.log_softmax(-1),
@@ -71,6 +75,7 @@ class TestMoves(Rewriting):
     written: ClassVar = {**MOVED, **SHARED}
     kept: ClassVar = {
         "scores that are not moved": lambda m, x, mask: hidden(x).softmax(-1),
+        "a logarithm and a maximum": lambda m, x, mask: ((z := hidden(x)).amax(-1), z.log_softmax(-1)),
         "scores that are reshaped": lambda m, x, mask: hidden(x).reshape(4, 8, 8).softmax(-1),
         "scores that are no softmax's": lambda m, x, mask: hidden(x).permute(0, 2, 1, 3) * 2,
         "a number that is near": lambda m, x, mask: x.masked_fill(mask, -8.0).permute(0, 2, 1, 3).softmax(-1),
@@ -102,6 +107,15 @@ def test_stock_keeps_nothing(name):
 @pytest.mark.parametrize("names", [("permuted", "clamped"), ("transposed, by a mask of run time", "rolled", "unbound")])
 def test_the_one_delegate_is_exact(names):
     ours_exactly(lambda m, *inputs: tuple(MOVED[name](m, *inputs) for name in names), SAMPLES)
+
+
+def test_the_logarithm_of_shared_scores_keeps_its_values():
+    both = quantised(SHARED["a logarithm and a place"], quantizer_of(), SAMPLES)
+
+    def rule(m, x, mask):
+        return SHARED["a logarithm and a place"](m, x, mask)[1]
+
+    assert ratio(lambda *sample: both(*sample)[1], rule, SAMPLES) > 20
 
 
 def test_another_reader_keeps_the_masked_scores():
