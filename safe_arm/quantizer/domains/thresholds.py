@@ -1,7 +1,8 @@
 """A number that a value is compared with is rounded so that every code compares as the value it stands for.
 
 ``x > 0.7`` is false of the codes up to 0.7, and true of the others. Rounded to the nearest code, which may stand for
-0.72, it is false of that one too.
+0.72, it is false of that one too. A number beyond all values, such as that of ``x > 1e4``, has the last code and does
+not widen the domain of the values.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from safe_arm.quantizer.graphs.graph_edits import (
     add_constant,
     add_operator,
     replace_node,
+    stored_tensor,
     tensor_of,
 )
 from safe_arm.quantizer.graphs.stand_ins import (
@@ -40,14 +42,20 @@ class Threshold(StandIn):
     Args:
         observer: the observer of the constant.
         is_below: the constant is rounded down.
+        is_shown: the domain is to have a code for the constant.
     """
 
-    def __init__(self, observer: Observer, *, is_below: bool) -> None:
+    def __init__(
+        self, observer: Observer, *, is_below: bool, is_shown: bool = True
+    ) -> None:
         super().__init__(observer)
         self.is_below = is_below
+        self.is_shown = is_shown
 
     def forward(self, x: Tensor) -> Tensor:
         """Show a value of any shape to the observer; return it, rounded where the observer rounds."""
+        if not self.is_shown and not hasattr(self.observer, "fake_quant_enabled"):
+            return x
         result = shown(self.observer, x)
         if hasattr(self.observer, "fake_quant_enabled") and result is not x:
             return self.rounded(x, float(self.observer.scale))
@@ -105,6 +113,30 @@ def round_thresholds(observers: Observers) -> None:
             continue
         is_first = reader.args[0] is constant
         if reader.target in _BELOW:
-            observers[place] = Threshold(observer, is_below=not is_first)
+            is_below = not is_first
         elif reader.target in _ABOVE:
-            observers[place] = Threshold(observer, is_below=is_first)
+            is_below = is_first
+        else:
+            continue
+        compared = observers.get((reader.all_input_nodes[is_first], reader))
+        is_shared = compared is not None and _domain(compared) is _domain(observer)
+        is_shown = not is_shared or not _is_outward(constant, is_below)
+        observers[place] = Threshold(observer, is_below=is_below, is_shown=is_shown)
+
+
+def _domain(observer: Observer) -> Observer:
+    """Return the observer in whose place others stand."""
+    while isinstance(observer, StandIn):
+        observer = observer.observer
+    return observer
+
+
+def _is_outward(constant: Node, is_below: bool) -> bool:
+    """Return whether the last code decides as a constant that is beyond all codes does.
+
+    The largest code is not greater than a positive number, and the least not less than a negative one.
+    """
+    value = stored_tensor(constant)
+    if value is None:
+        return False
+    return bool((value >= 0 if is_below else value <= 0).all())

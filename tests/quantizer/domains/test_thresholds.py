@@ -6,7 +6,7 @@ import pytest
 import torch
 from lowering import PROFILES
 from observing import exchanges
-from ratios import both, exactly_on, ours_exactly, quantised
+from ratios import both, exactly_on, ours_exactly, quantised, ratio
 from small import together
 from stubborn import quantizer_of, trainable
 from torch import nn
@@ -90,6 +90,39 @@ def test_the_users_threshold_is_the_users_and_training_compares_as_the_converted
     converted = convert_pt2e(model)
     assert torch.equal(converted(CODES), trained)
     assert torch.equal(net.least, NUMBERS)
+
+
+#: Guards against an overflow, whose numbers no value reaches.
+FAR = {
+    "above": lambda m, x: torch.where((y := x * 0.5) > 1e4, 0, y),
+    "above, the number first": lambda m, x: torch.where(torch.full((1,), 1e4) < (y := x * 0.5), 0, y),
+    "not above": lambda m, x: torch.where((y := x * 0.5) <= 1e4, y, 0),
+    "anywhere": lambda m, x: torch.where(((y := x * 0.5) > 1e4).any(), 0, y),
+    "below": lambda m, x: torch.where((y := x * 0.5) < -1e4, -1e4, y).relu(),
+}
+#: What the last code would not decide as the number does.
+INWARD = {
+    "above a low number": lambda m, x: (x > -100).float(),
+    "not above a low number": lambda m, x: (x <= -100).float(),
+    "below a high number": lambda m, x: (x < 100).float(),
+    "not below a high number": lambda m, x: (x >= 100).float(),
+}
+
+
+@pytest.mark.parametrize("rule", FAR.values(), ids=FAR)
+def test_a_number_that_no_value_reaches_costs_stock_all_values_and_ours_none(rule):
+    stock, ours = both(rule, SAMPLES)
+    assert ratio(stock, rule, SAMPLES) < 5
+    assert ratio(ours, rule, SAMPLES) > 40
+
+
+@pytest.mark.parametrize("rule", INWARD.values(), ids=INWARD)
+def test_a_number_that_all_values_reach_is_compared_as_it_is(rule):
+    assert wrong(quantised(rule, quantizer_of(), SAMPLES), rule) == 0
+
+
+def test_the_one_delegate_of_far_numbers_is_exact():
+    ours_exactly(together(FAR, "above", "not above", "below"), SAMPLES)
 
 
 NEAR_MISSES = {
