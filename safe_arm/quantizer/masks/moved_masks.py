@@ -222,8 +222,8 @@ def _is_move(node: Node) -> bool:
     if len(node.all_input_nodes) != 1:
         return False
     if node.target in _SCALES:
-        factor = node.args[1]
-        return isinstance(factor, (int, float)) and factor > 0
+        # A negative one would leave the number no mask's.
+        return isinstance(node.args[1], (int, float))
     is_limit = node.target in _LIMITS
     return is_limit or node.target is getitem or op_name(node) in _MOVES
 

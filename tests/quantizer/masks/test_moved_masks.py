@@ -89,6 +89,9 @@ class TestMoves(Rewriting):
             -1
         ),
         "a mask that is added, and clamped": lambda m, x, mask: (x + MASK * LOWEST).clamp(-1e4, 1e4).softmax(-1),
+        "a mask of run time that is added, in chunks": lambda m, x, mask: (
+            (x + mask.float() * -1e9).chunk(2, 1)[0].softmax(-1)
+        ),
         "a bias that is added": lambda m, x, mask: (x + MASK * -2.0).permute(0, 2, 1, 3).softmax(-1),
     }
 
