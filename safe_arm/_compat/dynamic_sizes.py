@@ -1,10 +1,11 @@
-"""Prevent checks and passes from fixing a dynamic size of a program."""
+"""The dynamic sizes of a program: other numbers for them, and how checks and passes are prevented from fixing them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+from torch import SymInt
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -32,6 +33,19 @@ def environment_of(graph_module: GraphModule) -> ShapeEnv | None:
     """Return the environment of a graph's dynamic sizes; None if it has none."""
     mode = fake_mode_of(graph_module)
     return None if mode is None else mode.shape_env
+
+
+def another_size(size: SymInt) -> int:
+    """Return a number that a dynamic size may have: another than in the example, if its range has one."""
+    environment = size.node.shape_env
+    examples = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    values = {}
+    for symbol in size.node.expr.free_symbols:
+        example = int(examples[symbol])
+        bounds = environment.bound_sympy(symbol)
+        lower = example - 1 if example > bounds.lower else example
+        values[symbol] = example + 1 if example < bounds.upper else lower
+    return int(size.node.expr.xreplace(values))
 
 
 @contextmanager

@@ -74,7 +74,8 @@ class Ranges:
         rule = _RULES.get(name)
         if rule is None or not depth or node.kwargs.get("alpha", 1) != 1:
             return ANYTHING
-        return _without_nan(*rule(node, lambda source: self.of(source, depth - 1)))
+        low, high = rule(node, lambda source: self.of(source, depth - 1))
+        return _without_nan(low, high)
 
 
 def _without_nan(low: float, high: float) -> Range:
@@ -117,14 +118,28 @@ def _dequantised(node: Node, range_of: _RangeOf) -> Range:
     )
 
 
+def _bounds_of_both(
+    node: Node, range_of: _RangeOf
+) -> tuple[float, float, float, float]:
+    left, right = node.args[:2]
+    a, b = range_of(left)
+    c, d = range_of(right)
+    return a, b, c, d
+
+
 def _added(node: Node, range_of: _RangeOf) -> Range:
-    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
+    a, b, c, d = _bounds_of_both(node, range_of)
     return Range(a + c, b + d)
 
 
 def _multiplied(node: Node, range_of: _RangeOf) -> Range:
-    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
-    corners = _product(a, c), _product(a, d), _product(b, c), _product(b, d)
+    a, b, c, d = _bounds_of_both(node, range_of)
+    corners = (
+        _product(a, c),
+        _product(a, d),
+        _product(b, c),
+        _product(b, d),
+    )
     low = min(corners)
     high = max(corners)
     if _quantised_value(node.args[0]) is _quantised_value(node.args[1]):
@@ -154,11 +169,13 @@ def _no_less_than_zero(node: Node, range_of: _RangeOf) -> Range:
 
 def _without_sign(node: Node, range_of: _RangeOf) -> Range:
     low, high = range_of(node.args[0])
-    return Range(max(0.0, low, -high), max(-low, high))
+    nearest = max(0.0, low, -high)
+    farthest = max(-low, high)
+    return Range(nearest, farthest)
 
 
 def _larger(node: Node, range_of: _RangeOf) -> Range:
-    (a, b), (c, d) = range_of(node.args[0]), range_of(node.args[1])
+    a, b, c, d = _bounds_of_both(node, range_of)
     return Range(max(a, c), max(b, d))
 
 

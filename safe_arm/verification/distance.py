@@ -72,7 +72,9 @@ def distance(node: Node, actual: Tensor, evaluation: Evaluation) -> Distance:
     codes = step is not None or not expected.is_floating_point()
     if not apart.numel():
         return Distance(0.0, 0, 0, codes)
-    return Distance(float(apart.max()), int((apart > 0).sum()), apart.numel(), codes)
+    worst = float(apart.max())
+    count = int((apart > 0).sum())
+    return Distance(worst, count, apart.numel(), codes)
 
 
 def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tensor:
@@ -85,7 +87,8 @@ def _from_unrounded(node: Node, actual: Tensor, evaluation: Evaluation) -> Tenso
     allowed = 0.5 + _TIE + _TIE_RELATIVE * (unrounded - q.zero_point).abs() + error
     # NaN has no code: TOSA and PyTorch do not define which one it becomes.
     fits = (off <= allowed) | unrounded.isnan()
-    return torch.where(fits, torch.zeros_like(off), (off - 0.5).ceil().clamp(min=1))
+    codes = (off - 0.5).ceil().clamp(min=1)
+    return torch.where(fits, torch.zeros_like(off), codes)
 
 
 def near_middle(unrounded: Tensor) -> Tensor:

@@ -100,6 +100,11 @@ class Arithmetic:
         return tree_map(self._of_function, self.value)
 
     @property
+    def args(self) -> Any:
+        """The operator's arguments."""
+        return self.node.args
+
+    @property
     def inexact(self) -> bool:
         """Tell whether an input has an error already."""
         return any(n in self.errors for n in self.node.all_input_nodes)
@@ -123,6 +128,10 @@ class Arithmetic:
         if x in self.errors:
             return self.errors[x]
         return torch.zeros_like(value, dtype=torch.float64)
+
+    def off_of_any(self, value: Any) -> Any:
+        """Return the same of an operand; a number is exact."""
+        return self.off(value) if isinstance(value, Node) else 0.0
 
     def size(self, x: Any) -> Any:
         """Return the absolute value of an argument, in double."""
@@ -212,7 +221,8 @@ def _cast(of: Arithmetic) -> Tensor | None:
     if not is_float(of.argument(source)) or not is_float(of.value):
         return None
     of_source = torch.finfo(source.meta["val"].dtype).eps / 2
-    bound: Tensor = of.off(source) + of.size(source) * max(of.unit, of_source)
+    unit = max(of.unit, of_source)
+    bound: Tensor = of.off(source) + of.size(source) * unit
     return bound
 
 
@@ -227,14 +237,16 @@ def _no_worse(of: Arithmetic) -> Tensor:
 
 def _extreme(of: Arithmetic) -> Any:
     """Bound the least or largest along dims by the worst error there; its index is right or wrong."""
-    worst = of.off(of.node.args[0]).amax(*of.node.args[1:], **of.node.kwargs)
+    source, *dims = of.args
+    worst = of.off(source).amax(*dims, **of.node.kwargs)
     if isinstance(of.value, Tensor):
         return worst
     return worst, torch.zeros_like(of.value[1])
 
 
 def _padded(of: Arithmetic) -> Tensor:
-    return of.call(of.off(of.node.args[0]), of.node.args[1])  # type: ignore[no-any-return]
+    source, sides = of.args[:2]
+    return of.call(of.off(source), sides)  # type: ignore[no-any-return]
 
 
 def _summed(of: Arithmetic) -> Any:
@@ -258,7 +270,7 @@ def _resized(of: Arithmetic) -> Tensor:
 def _added(of: Arithmetic) -> Tensor:
     part = (1 + _FOLDED) * of.unit
     terms: list[Any] = []
-    for x in of.node.args[:2]:
+    for x in of.args[:2]:
         if isinstance(x, Node):
             terms.append(of.size(x).abs() * part + of.off(x))
         else:
@@ -269,23 +281,27 @@ def _added(of: Arithmetic) -> Tensor:
 
 
 def _multiplied(of: Arithmetic) -> Tensor:
-    a, b = (abs(of.size(x)) for x in of.node.args[:2])
-    off_a, off_b = (of.off(x) if isinstance(x, Node) else 0 for x in of.node.args[:2])
+    left, right = of.args[:2]
+    a = abs(of.size(left))
+    b = abs(of.size(right))
+    off_a = of.off_of_any(left)
+    off_b = of.off_of_any(right)
     rounding = a * ((1 + _FOLDED) * of.unit)
-    bound: Tensor = (rounding + off_a) * (b + off_b) + a * off_b
+    largest_b = b + off_b
+    bound: Tensor = (rounding + off_a) * largest_b + a * off_b
     return bound.expand(of.value.shape)
 
 
 def _divided(of: Arithmetic) -> Tensor | None:
     """Bound a quotient, which passes compute as a product with a reciprocal."""
-    dividend, divisor = of.node.args
+    dividend, divisor = of.args
     if of.node.kwargs:  # of integers
         return None
-    of_dividend, of_divisor = (
-        of.off(x) if isinstance(x, Node) else 0.0 for x in (dividend, divisor)
-    )
+    of_dividend = of.off_of_any(dividend)
+    of_divisor = of.off_of_any(divisor)
     size = of.value.abs()
-    least = (torch.as_tensor(of.size(divisor)).abs() - of_divisor).clamp(min=0)
+    size_of_divisor = torch.as_tensor(of.size(divisor)).abs()
+    least = (size_of_divisor - of_divisor).clamp(min=0)
     bound: Tensor = (of_dividend + size * of_divisor) / least
     bound = bound + size * (_FOLDED * of.unit)
     return bound.nan_to_num(nan=torch.inf, posinf=torch.inf)
@@ -294,7 +310,7 @@ def _divided(of: Arithmetic) -> Tensor | None:
 def _product(of: Arithmetic) -> Tensor:
     """Bound a convolution or a matrix product: errors of the left times the right, and the other way round."""
     name = op_name(of.node)
-    args: list[Any] = list(of.node.args)
+    args: list[Any] = list(of.args)
     first = 1 if name == "aten::addmm" else 0
     left = args[first]
     weight = args[first + 1]
@@ -309,15 +325,17 @@ def _product(of: Arithmetic) -> Tensor:
         lambda n: of.size(n) if n is weight else of.summand(n, terms)
     )
     if weight in of.errors:
-        of_weight = {left: of.size(left) + of.off(left), weight: of.off(weight)}
+        largest = of.size(left) + of.off(left)
+        of_weight = {left: largest, weight: of.off(weight)}
         bound = bound + of.run(lambda n: of_weight.get(n, 0 * of.size(n)))
     return bound
 
 
 def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     """Bound a batch norm whose statistics are known: an affine map of each channel."""
-    x, weight, bias, mean, variance, _, epsilon = list[Any](of.node.args)
-    channels = (1, -1) + (1,) * (of.value[0].dim() - 2)
+    x, weight, bias, mean, variance, _, epsilon = of.args
+    result = of.value[0]
+    channels = [1, -1] + [1] * (result.dim() - 2)
     factor = (of.values[variance].double() + epsilon).rsqrt()
     if isinstance(weight, Node):
         factor = factor * of.size(weight)
@@ -325,19 +343,21 @@ def _normalised(of: Arithmetic) -> tuple[Tensor, ...]:
     if isinstance(bias, Node):
         constant = constant + of.size(bias)
     part = (2 + _FOLDED) * of.unit
-    of_input = (of.size(x) * part + of.off(x)) * factor.view(channels)
-    bound = of_input + (constant * part).view(channels)
+    of_channels = factor.view(channels)
+    of_input = (of.size(x) * part + of.off(x)) * of_channels
+    of_constant = (constant * part).view(channels)
+    bound = of_input + of_constant
     return (bound, *map(torch.zeros_like, of.value[1:]))
 
 
 def _layer_normalised(of: Arithmetic) -> tuple[Tensor, ...]:
-    x, sizes, weight, bias, epsilon = list[Any](of.node.args)
+    x, sizes, weight, bias, epsilon = of.args
     leading = of.values[x].shape[: -len(sizes)]
     return _normalised_over(of, leading, (weight, bias), (*sizes,), epsilon)
 
 
 def _group_normalised(of: Arithmetic) -> tuple[Tensor, ...]:
-    x, weight, bias, batch, channels, _, groups, epsilon = list[Any](of.node.args)
+    x, weight, bias, batch, channels, _, groups, epsilon = of.args
     sizes = (channels, *[1] * (of.values[x].dim() - 2))
     return _normalised_over(of, (batch, groups), (weight, bias), sizes, epsilon)
 
@@ -358,7 +378,7 @@ def _normalised_over(
         sizes: sizes in which these two are broadcast.
         epsilon: the addend of a variance.
     """
-    x = of.node.args[0]
+    x = of.args[0]
     values = of.argument(x).double().reshape(*leading, -1)
     terms = values.shape[-1]
     error = of.summand(x, terms).reshape(values.shape)
@@ -383,36 +403,40 @@ def _normalised_over(
 
 def _of_one(of: Arithmetic) -> Tensor | None:
     """Bound a function of one value by its results at both ends, doubled to cover the few places where it turns."""
-    source = of.node.args[0]
+    source = of.args[0]
     if len(of.node.all_input_nodes) != 1 or not isinstance(source, Node):
         return None
-    more = of.node.args[1:]
+    more = of.args[1:]
     kwargs = of.node.kwargs
     centre = of.values[source].double()
     off = of.off(source)
-    above = (of.call(centre + off, *more, **kwargs) - of.value).abs()
-    below = (of.call(centre - off, *more, **kwargs) - of.value).abs()
-    return 2 * torch.maximum(above, below).nan_to_num(nan=torch.inf) + of.floor(
-        of.value
-    )
+    above = of.call(centre + off, *more, **kwargs)
+    below = of.call(centre - off, *more, **kwargs)
+    above_by = (above - of.value).abs()
+    below_by = (below - of.value).abs()
+    farthest = torch.maximum(above_by, below_by)
+    bound = 2 * farthest.nan_to_num(nan=torch.inf)
+    return bound + of.floor(of.value)
 
 
 def _softmax(of: Arithmetic) -> Tensor:
-    worst = of.off(of.node.args[0])
+    worst = of.off(of.args[0])
     if worst.numel():
-        worst = worst.amax(of.node.args[1], keepdim=True)
-    return of.value * torch.expm1(2 * worst) + of.floor(of.value)  # type: ignore[no-any-return]
+        worst = worst.amax(of.args[1], keepdim=True)
+    bound: Tensor = of.value * torch.expm1(2 * worst)
+    return bound + of.floor(of.value)
 
 
 def _logit(of: Arithmetic) -> Tensor:
     """Bound the logarithm of the odds: where 1 - x is small, a rounding of 1 - eps or of x is large beside it."""
-    source, *more = list[Any](of.node.args)
+    source, *more = of.args
     eps: Any = more[0] if more else of.node.kwargs.get("eps")
     value = of.values[source].double()
     if eps is not None:
         value = value.clamp(eps, 1 - eps)
     slope = (value * (1 - value)).abs().reciprocal()
-    bound: Tensor = (slope * (of.off(source) + of.unit)).nan_to_num(nan=torch.inf)
+    error = of.off(source) + of.unit
+    bound: Tensor = (slope * error).nan_to_num(nan=torch.inf)
     return bound + of.floor(of.value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch._subclasses import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 from torch.nn import Module
 

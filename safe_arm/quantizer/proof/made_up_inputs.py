@@ -1,13 +1,15 @@
-"""Generate inputs for a float graph, with the shapes and dtypes that it was exported with."""
+"""Generate inputs for a float graph, with the dtypes that it was exported with, and shapes that it takes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import SymInt, Tensor
 from torch.fx import GraphModule
 
+from safe_arm._compat.dynamic_sizes import another_size
 from safe_arm.quantizer.masks.runtime_masks import inputs_of_masks
 from safe_arm.quantizer.proof.float_net import Call
 
@@ -23,8 +25,11 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
     what a decomposition makes of values beyond those of the net, such as log(softmax(x)) of -100, is no concern. What a
     mask is a multiple of is 0 or 1.
 
+    A graph with dynamic sizes has a third set, of other sizes: where a step or pass puts those of the example in,
+    samples of one size do not show it.
+
     Args:
-        model: a float graph whose placeholders have fake values; dynamic sizes are taken as in the example.
+        model: a float graph whose placeholders have fake values; dynamic sizes are those of the example otherwise.
     """
     values = []
     masks = []
@@ -37,10 +42,16 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
         masks.append(node in of_masks)
     generator = torch.Generator().manual_seed(_SEED)
     calls = []
-    for name, halves in (("normal inputs", False), ("multiples of a half", True)):
+    sets = [
+        ("normal inputs", False, _example_size),
+        ("multiples of a half", True, _example_size),
+    ]
+    if any(map(_is_dynamic, values)):
+        sets.append(("normal inputs of other sizes", False, _other_size))
+    for name, halves, size_of in sets:
         inputs = []
         for value, is_mask in zip(values, masks, strict=True):
-            made_up = _made_up(value, generator, halves=halves)
+            made_up = _made_up(value, generator, size_of, halves=halves)
             if is_mask and isinstance(made_up, Tensor):
                 made_up = (made_up > 0).to(made_up.dtype)
             inputs.append(made_up)
@@ -48,12 +59,23 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:
+def _is_dynamic(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, Tensor) else [value]
+    return any(isinstance(size, SymInt) for size in sizes)
+
+
+def _made_up(
+    value: Any,
+    generator: torch.Generator,
+    size_of: Callable[[int | SymInt], int],
+    *,
+    halves: bool,
+) -> Any:
     if isinstance(value, SymInt):
-        return _size(value)
+        return size_of(value)
     if not isinstance(value, Tensor):
         return value
-    shape = [_size(size) for size in value.shape]
+    shape = [size_of(size) for size in value.shape]
     if value.dtype.is_complex:
         return torch.randn(shape, generator=generator, dtype=value.dtype)
     if not value.dtype.is_floating_point:
@@ -65,6 +87,10 @@ def _made_up(value: Any, generator: torch.Generator, *, halves: bool) -> Any:
     return floats.to(value.dtype)
 
 
-def _size(size: int | SymInt) -> int:
+def _example_size(size: int | SymInt) -> int:
     """Return a size as a number: that of the example, where it is dynamic."""
     return size if isinstance(size, int) else int(size.node.hint)
+
+
+def _other_size(size: int | SymInt) -> int:
+    return size if isinstance(size, int) else another_size(size)

@@ -7,7 +7,6 @@ Fourier transforms are written with the parts, too: see ``fourier_transforms``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,15 +25,18 @@ from safe_arm.quantizer.graphs.graph_edits import (
     replace_node,
     squared,
     stored_tensor,
-    tensor_of,
 )
 from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.spellings.complex_products import (
+    Product,
+    is_complex,
+    product_of,
+)
 from safe_arm.quantizer.spellings.fourier_transforms import (
     INVERSES,
     TRANSFORMS,
     Pair,
     Parts,
-    shape_of,
     write_transform,
 )
 from safe_arm.quantizer.spellings.short_time_transforms import (
@@ -44,8 +46,16 @@ from safe_arm.quantizer.spellings.short_time_transforms import (
 
 _ATEN = torch.ops.aten
 _MOVES = operators(ElementOrigin.VIEW, ElementOrigin.PART)
-_SAME = (_ATEN.resolve_conj.default, _ATEN.clone.default, _ATEN.contiguous.default)
-_CONJUGATES = (_ATEN._conj.default, _ATEN.conj.default, _ATEN.conj_physical.default)
+_SAME = (
+    _ATEN.resolve_conj.default,
+    _ATEN.clone.default,
+    _ATEN.contiguous.default,
+)
+_CONJUGATES = (
+    _ATEN._conj.default,
+    _ATEN.conj.default,
+    _ATEN.conj_physical.default,
+)
 _SUMS = (_ATEN.add.Tensor, _ATEN.sub.Tensor)
 _PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
 #: Operators that compute each part of the result of the same part of the operands.
@@ -64,12 +74,6 @@ _LINEAR = (
     _ATEN.fft_fftshift.default,
     _ATEN.fft_ifftshift.default,
 )
-#: Products that are linear in each of two operands, with the dimension of each that they sum over.
-_PRODUCTS: dict[Any, tuple[int, int] | None] = {
-    _ATEN.mul.Tensor: None,
-    _ATEN.bmm.default: (2, 1),
-    _ATEN.mm.default: (1, 0),
-}
 _ISTFT = _ATEN.istft.default
 
 
@@ -167,24 +171,19 @@ class _Pairs:
             return self._conjugate(write, node)
         if node.target is _ATEN.div.Tensor:
             return self._quotient(write, *node.args)
-        if node.target is _ATEN.einsum.default:
-            return self._contraction(write, *node.args)
-        if node.target is _ATEN.matmul.default:
-            return self._matrix_product(write, *node.args)
-        if node.target in _PRODUCTS:
-            dims = _PRODUCTS[node.target]
-            return self._product(write, node.target, dims, *node.args)
-        return None
+        product = product_of(node)
+        return None if product is None else self._product(write, product)
 
     def _in_parts(self, write: Writer, node: Node) -> Pair | None:
         """Apply an operator to the real parts of its operands, and to the imaginary ones."""
-        if node.target in _SUMS and not all(map(_is_complex, node.args[:2])):
+        are_complex = all(map(is_complex, node.args[:2]))
+        if node.target in _SUMS and not are_complex:
             return self._shifted(write, node)
         if node.target in _PADS and arguments_by_name(node)["value"]:
             return None
         pairs = {}
         for source in node.all_input_nodes:
-            pair = self.of(source) if _is_complex(source) else None
+            pair = self.of(source) if is_complex(source) else None
             if pair is None:
                 return None
             pairs[source] = pair
@@ -199,18 +198,19 @@ class _Pairs:
     def _shifted(self, write: Writer, node: Node) -> Pair | None:
         """Add a number to the real part."""
         left, right = node.args[:2]
-        pair = self.of(left) if _is_complex(left) else None
+        pair = self.of(left) if is_complex(left) else None
         if pair is None or not isinstance(right, (int, float)):
             return None
         target: Any = node.target
-        return write(target, pair[0], right, **node.kwargs), pair[1]
+        real, imaginary = pair
+        return write(target, real, right, **node.kwargs), imaginary
 
     def _transformed(self, write: Writer, node: Node) -> Pair | None:
         """Write a Fourier transform of complex numbers, or of real ones."""
         source: Any = node.args[0]
         if is_float32(source):
             return _both(write_transform(write, node, (source, None)))
-        pair = self.of(source) if _is_complex(source) else None
+        pair = self.of(source) if is_complex(source) else None
         return pair and _both(write_transform(write, node, pair))
 
     def _conjugate(self, write: Writer, node: Node) -> Pair | None:
@@ -220,46 +220,34 @@ class _Pairs:
         real, imaginary = pair
         return real, write(_ATEN.neg.default, imaginary)
 
-    def _product(
-        self,
-        write: Writer,
-        product: Any,
-        dims: tuple[int, int] | None,
-        *operands: Any,
-    ) -> Pair | None:
-        """Multiply two complex numbers, or one by a real number, in a product that is linear in both."""
-        if len(operands) != 2:
+    def _product(self, write: Writer, product: Product) -> Pair | None:
+        """Multiply two complex numbers, or one by a real number."""
+        left = self._operand(product.left)
+        right = self._operand(product.right)
+        if left is None or right is None:
             return None
-        parts = [self._operand(each) for each in operands]
-        if None in parts:
-            return None
-        written = write.compute(partial(_multiplied, product, dims), parts)
+        written = write.compute(product.parts, (left, right))
         return written[0], written[1]
-
-    def _matrix_product(self, write: Writer, left: Any, right: Any) -> Pair | None:
-        rows = max(-2, -len(shape_of(right)))
-        product = _ATEN.matmul.default
-        return self._product(write, product, (-1, rows), left, right)
-
-    def _contraction(self, write: Writer, equation: Any, operands: Any) -> Pair | None:
-        product = partial(_einsum, equation)
-        return self._product(write, product, _summed_dims(equation), *operands)
 
     def _operand(self, value: Any) -> tuple[Any, Any] | None:
         """Return the parts of a factor, of a real one its value and None; None if it stays as it is."""
-        if _is_complex(value):
+        if is_complex(value):
             return self.of(value)
-        return None if isinstance(value, complex) else (value, None)
+        if isinstance(value, complex):
+            return None
+        return value, None
 
     def _quotient(self, write: Writer, dividend: Any, divisor: Any) -> Pair | None:
         """Divide both parts of a number by a real one."""
-        if _is_complex(divisor) or isinstance(divisor, complex):
+        if is_complex(divisor) or isinstance(divisor, complex):
             return None
         pair = self.of(dividend)
         if pair is None:
             return None
         target = _ATEN.div.Tensor
-        return write(target, pair[0], divisor), write(target, pair[1], divisor)
+        real, imaginary = pair
+        quotient = write(target, real, divisor)
+        return quotient, write(target, imaginary, divisor)
 
 
 def _both(parts: Parts | None) -> Pair | None:
@@ -276,60 +264,7 @@ def _only_real(parts: Parts | None) -> Node | None:
 
 def _writes_in_place(node: Node) -> bool:
     """Tell whether an operator writes into a complex number, which its parts would not show."""
-    return _is_complex(node) and is_mutable(node)
-
-
-def _is_complex(value: object) -> bool:
-    tensor = tensor_of(value)
-    return tensor is not None and tensor.is_complex()
-
-
-def _multiplied(
-    product: Callable[..., Tensor],
-    dims: tuple[int, int] | None,
-    left: tuple[Any, Any],
-    right: tuple[Any, Any],
-) -> list[Tensor]:
-    """Return the parts of a product; a real factor has no imaginary part.
-
-    Args:
-        product: multiplies two real factors.
-        dims: the dimension of each factor that the product sums over; None if there is none. One sum over the parts of
-            both is rounded once, and not each of two products and their sum.
-        left: the parts of the first factor.
-        right: those of the second one.
-    """
-    real, imaginary = left
-    other_real, other_imaginary = right
-    if other_imaginary is None:
-        return [product(real, other_real), product(imaginary, other_real)]
-    if imaginary is None:
-        return [product(real, other_real), product(real, other_imaginary)]
-    if dims is not None:
-        both = torch.cat([real, imaginary], dims[0])
-        for_real = torch.cat([other_real, -other_imaginary], dims[1])
-        for_imaginary = torch.cat([other_imaginary, other_real], dims[1])
-        return [product(both, for_real), product(both, for_imaginary)]
-    return [
-        product(real, other_real) - product(imaginary, other_imaginary),
-        product(real, other_imaginary) + product(imaginary, other_real),
-    ]
-
-
-def _summed_dims(equation: str) -> tuple[int, int] | None:
-    """Return the dimensions of two operands of ``einsum`` that it sums over; None if there are none."""
-    operands, _, result = equation.replace(" ", "").partition("->")
-    left, _, right = operands.partition(",")
-    if "." in operands or not result:
-        return None
-    for place, letter in enumerate(left):
-        if letter in right and letter not in result:
-            return place, right.index(letter)
-    return None
-
-
-def _einsum(equation: str, *operands: Tensor) -> Tensor:
-    return torch.einsum(equation, *operands)
+    return is_complex(node) and is_mutable(node)
 
 
 def _constants(write: Writer, value: Tensor) -> Pair | None:

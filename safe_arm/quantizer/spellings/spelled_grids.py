@@ -25,12 +25,14 @@ def _affine_grid(write: Writer, theta: Node, size: list[Any], aligns: bool) -> A
         return None
     rank = len(size) - 2
     identity = torch.eye(rank, rank + 1).unsqueeze(0)
-    places = _GRID(identity, [1, *size[1:]], aligns).reshape(-1, rank)
+    grid = _GRID(identity, [1, *size[1:]], aligns)
+    places = grid.reshape(-1, rank)
     ones = torch.ones(len(places), 1)
     weights = write.constant(torch.cat([places, ones], 1), "places")
     coordinates = write(_ATEN.linear.default, theta, weights)
     points = write(_ATEN.transpose.int, coordinates, 1, 2)
-    return write(_ATEN.reshape.default, points, [size[0], *size[2:], rank])
+    shape = [size[0], *size[2:], rank]
+    return write(_ATEN.reshape.default, points, shape)
 
 
 GRIDS = {_GRID: _affine_grid}
