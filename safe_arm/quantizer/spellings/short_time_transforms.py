@@ -23,8 +23,6 @@ from safe_arm.quantizer.spellings.fourier_transforms import (
 )
 
 _ATEN = torch.ops.aten
-#: Minimum of the sum of the squares of the windows over a value of a signal, as torch has it.
-_LEAST_SUM = 1e-11
 
 
 def write_short_time_transform(
@@ -88,7 +86,7 @@ def write_short_time_inverse(
     end = len(sums) - start
     if given["length"] is not None:
         end = start + given["length"]
-    if end > len(sums) or sums[start:end].min() < _LEAST_SUM:
+    if end > len(sums):
         return None
     kernel = _inverse_kernel(given, shape_of(parts[0])[-2]) * window
     weight = write.constant(kernel.unsqueeze(1), "transform")

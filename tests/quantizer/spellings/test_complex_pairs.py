@@ -64,6 +64,7 @@ class TestComplexNumbers(Delegated):
         "a product with an eigenvalue": lambda m, x, y: reals(
             torch.linalg.eigvals(x[..., :4, :4]) * complexes(y)[..., 0, :]
         ),
+        "ones around": lambda m, x, y: reals(torch.nn.functional.pad(complexes(x), (0, 1), value=1.0)),
         "a sum with a complex number": lambda m, x, y: reals(complexes(x) + 1j),
         "a sum with real numbers": lambda m, x, y: reals(complexes(x) + y[..., :4]),
         "twice as many bits": lambda m, x, y: reals(complexes(x.double())).float(),
