@@ -204,7 +204,7 @@ def _totals(found: Sequence[Line]) -> list[str]:
         lost = sorted(line.lost for line in found if line.row[0] == letter and line.lost is not None)
         if lost:
             over = sum(each > 3 for each in lost)
-            middle = lost[len(lost) // 2]
+            middle = round(lost[len(lost) // 2], 1) + 0.0  # No negative zero.
             totals.append(f"* {letter}, {name}: {len(lost)} rows, median lost {middle:.1f} dB; {over} lose over 3 dB")
     return totals
 
