@@ -129,7 +129,7 @@ class Arithmetic:
             return self.errors[x]
         return torch.zeros_like(value, dtype=torch.float64)
 
-    def off_of_any(self, value: Any) -> Any:
+    def off_of_any(self, value: object) -> Any:
         """Return the same of an operand; a number is exact."""
         return self.off(value) if isinstance(value, Node) else 0.0
 

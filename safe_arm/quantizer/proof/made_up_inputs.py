@@ -59,7 +59,7 @@ def made_up_inputs(model: GraphModule) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _is_dynamic(value: Any) -> bool:
+def _is_dynamic(value: object) -> bool:
     sizes = value.shape if isinstance(value, Tensor) else [value]
     return any(isinstance(size, SymInt) for size in sizes)
 

@@ -170,7 +170,7 @@ class _Pairs:
         if node.target in _CONJUGATES:
             return self._conjugate(write, node)
         if node.target is _ATEN.div.Tensor:
-            return self._quotient(write, *node.args)
+            return self._quotient(write, node)
         product = product_of(node)
         return None if product is None else self._product(write, product)
 
@@ -229,7 +229,7 @@ class _Pairs:
         written = write.compute(product.parts, (left, right))
         return written[0], written[1]
 
-    def _operand(self, value: Any) -> tuple[Any, Any] | None:
+    def _operand(self, value: object) -> tuple[Any, Any] | None:
         """Return the parts of a factor, of a real one its value and None; None if it stays as it is."""
         if is_complex(value):
             return self.of(value)
@@ -237,8 +237,9 @@ class _Pairs:
             return None
         return value, None
 
-    def _quotient(self, write: Writer, dividend: Any, divisor: Any) -> Pair | None:
+    def _quotient(self, write: Writer, node: Node) -> Pair | None:
         """Divide both parts of a number by a real one."""
+        dividend, divisor = node.args
         if is_complex(divisor) or isinstance(divisor, complex):
             return None
         pair = self.of(dividend)

@@ -67,7 +67,7 @@ def product_of(node: Node) -> Product | None:
     """Return the product that an operator computes; None for any other operator, and one of more factors."""
     target: Any = node.target
     if target is _ATEN.einsum.default:
-        return _contraction(*node.args)
+        return _contraction(node)
     if target not in _SUMMED:
         return None
     left, right = node.args
@@ -88,7 +88,10 @@ _SUMMED: dict[Any, tuple[int, int] | None] = {
 }
 
 
-def _contraction(equation: Any, factors: Any) -> Product | None:
+def _contraction(einsum: Node) -> Product | None:
+    equation: Any
+    factors: Any
+    equation, factors = einsum.args[:2]
     if len(factors) != 2:
         return None
     function = partial(_einsum, equation)
