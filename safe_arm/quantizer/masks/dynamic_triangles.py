@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
@@ -42,11 +40,11 @@ def _has_static_matrices(value: Tensor) -> bool:
     return all(isinstance(size, int) for size in value.shape[-2:])
 
 
-def _lower(x: Tensor, diagonal: Any = 0) -> Tensor:
+def _lower(x: Tensor, diagonal: int = 0) -> Tensor:
     return _kept(x, _distances(x) <= diagonal)
 
 
-def _upper(x: Tensor, diagonal: Any = 0) -> Tensor:
+def _upper(x: Tensor, diagonal: int = 0) -> Tensor:
     return _kept(x, _distances(x) >= diagonal)
 
 

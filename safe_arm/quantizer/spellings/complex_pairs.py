@@ -150,8 +150,9 @@ class _Pairs:
     def _written(self, node: Node) -> Pair | None:
         write = Writer(node)
         constant = self.values.of(node)
-        if constant is None:
-            constant = stored_tensor(node)
+        stored = stored_tensor(node)
+        if isinstance(stored, Parameter):
+            constant = stored
         if constant is not None:
             return _constants(write, constant)
         if node.target in TRANSFORMS:

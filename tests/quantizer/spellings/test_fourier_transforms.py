@@ -148,8 +148,16 @@ def test_a_contraction_sums_over_both_parts_at_once():
     assert "aten::sub" not in names
 
 
-def test_a_length_that_is_squared_has_no_root():
-    model = exported(Lambda(RULES["a length that is squared"]), INPUTS)
+def times_itself(m, x):
+    length = fft.rfft(x).abs()
+    return length * length
+
+
+@pytest.mark.parametrize(
+    "rule", [RULES["a length that is squared"], times_itself, lambda m, x: fft.rfft(x).abs().square()]
+)
+def test_a_length_that_is_squared_has_no_root(rule):
+    model = exported(Lambda(rule), INPUTS)
     write_complex_pairs(model)
     assert "sqrt" not in str(model.graph)
 
@@ -169,3 +177,24 @@ def test_what_is_written_in_place_is_functional_before():
     graph = calibrated(exported(Lambda(written_in_place), INPUTS), quantizer_of(config=HISTOGRAM), [INPUTS])
     assert "aten.fft_" not in str(graph.graph)
     assert ratio(graph, written_in_place, [INPUTS]) > 30
+
+
+class State(torch.nn.Module):
+    """A mean of spectra over steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1, 6, 6, dtype=torch.complex64))
+
+    def forward(self, x):
+        self.mean.copy_(self.mean * 0.5 + fft.rfft(x))
+        return self.mean.abs()
+
+
+def test_a_state_of_complex_numbers_is_no_constant():
+    model = exported(State(), INPUTS)
+    net = State()
+    write_complex_pairs(model)
+    for step in range(3):
+        sample = INPUTS[0].roll(step, -1)
+        torch.testing.assert_close(model(sample), net(sample), **CLOSE)
