@@ -155,7 +155,6 @@ def float_comparisons(
             comparison = attempted(from_json, text)
             if isinstance(comparison, FloatComparison):
                 return (comparison.of_method(method),)
-            break
     return ()
 
 

@@ -107,13 +107,12 @@ def _implied(node: Node) -> bool:
 
 
 def _missing(before: list[Node], after: list[Node]) -> Node:
-    kept = Counter(node.meta.get(ORIGIN_KEY) for node in after)
-    for node in before:
-        origin = node.meta.get(ORIGIN_KEY)
-        kept[origin] -= 1
-        if kept[origin] < 0:
-            return node
-    return before[-1]
+    lost = Counter(map(_origin, before)) - Counter(map(_origin, after))
+    return next(node for node in before if _origin(node) in lost)
+
+
+def _origin(node: Node) -> object:
+    return node.meta.get(ORIGIN_KEY)
 
 
 def _check_codes(

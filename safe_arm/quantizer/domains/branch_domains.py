@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     EdgeOrNode,
     QuantizationAnnotation,
@@ -97,7 +97,7 @@ def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) ->
     place, spec = place_of(SharedQuantizationSpec((operand, node)))
     if place is None or spec is None:
         return
-    followers = _followers(node, place)
+    followers = _followers(node.graph, place)
     domains: Domains = {}
     for result in node.users:
         domains[result] = _free_result(result, spec, is_delegated)
@@ -112,12 +112,10 @@ def _free(node: Node, annotation: QuantizationAnnotation, is_delegated: bool) ->
             _follow(follower, freed[0], spec, domains)
 
 
-def _followers(node: Node, place: EdgeOrNode) -> list[_Follower]:
-    """Return the operators that share the domain of a place, but for a condition and its results."""
+def _followers(graph: Graph, place: EdgeOrNode) -> list[_Follower]:
+    """Return the annotated operators, each with what it has in the domain of a place."""
     followers = []
-    for reader, annotation in annotated_nodes(node.graph):
-        if reader is node or reader in node.users:
-            continue
+    for reader, annotation in annotated_nodes(graph):
         sources = [
             source
             for source, spec in annotation.input_qspec_map.items()

@@ -8,7 +8,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import graph_modules
-from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite_nodes, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import Writer, rewrite_nodes
 from safe_arm.quantizer.graphs.operator_schemas import may_alias
 
 _OUT = "out"
@@ -47,10 +47,8 @@ def _return(node: Node) -> bool:
 
 def _are_alike(out: Node, result: Node) -> bool:
     """Tell whether a result is written as it is: it is cast, or the value takes its sizes otherwise."""
-    before, after = tensor_of(out), tensor_of(result)
-    if before is None or after is None:
-        return False
-    return before.shape == after.shape and before.dtype == after.dtype
+    before, after = out.meta["val"], result.meta["val"]
+    return bool(before.shape == after.shape and before.dtype == after.dtype)
 
 
 def _functional_of(node: Node) -> OpOverload | None:

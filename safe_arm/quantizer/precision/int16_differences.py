@@ -131,14 +131,13 @@ def _is_same(squared_value: Node, difference: Node, mean: Mean) -> bool:
 
 
 def _is_read_finely(difference: Node, product: Node) -> bool:
-    """Tell whether a product of 16 bits reads a difference, and nothing else but squares that are summed."""
+    """Tell whether a product reads a difference, and nothing else but squares that are summed."""
     for reader in difference.users:
         if reader is product:
             continue
         if squared(reader) is None or not _is_summed(reader):
             return False
-    plain = plain_spec(spec_at(product))
-    return plain is not None and plain.dtype == torch.int16
+    return True
 
 
 def _is_summed(square: Node) -> bool:
