@@ -46,6 +46,11 @@ def test_one_that_is_quantised_is_stocks_to_decide(name):
     assert kept_whole(activation_of(quantised_around(ACTIVATIONS[name]), name), "reject") is False
 
 
+def test_any_other_operator_of_an_island_is_stocks_to_decide_too():
+    graph_module = quantised_around(F.relu, in_part=False)
+    assert kept_whole(activation_of(graph_module, "relu").args[0], "reject") is None
+
+
 def reasons_in(program, profile=PROFILES[0], **options):
     """Why a program's operators would stay on the CPU, in a dry run."""
     report = SafeArmPartitioner(tosa(profile), preflight=False, verify=False, **options).audit(program)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from prepared import prepared
 
+from safe_arm.core.island import op_name
 from safe_arm.partitioner.plan import Plan, plan
 
 
@@ -13,6 +14,23 @@ def test_an_island_is_refused_or_kept_never_both():
         decided = plan(edge, policy)
         assert not decided.refused & decided.kept
     assert len(plan(edge, "propagate").kept_islands) > len(plan(edge, "reject").kept_islands)
+
+
+class Asked:
+    """A check that refuses nothing, and remembers the operators that it was asked about."""
+
+    def __init__(self, *targets) -> None:
+        self.targets, self.names = targets, []
+
+    def refuse(self, node, context):
+        self.names.append(op_name(node))
+
+
+def test_a_check_is_asked_about_its_targets_and_one_without_any_about_all():
+    some, every = Asked("aten::relu"), Asked()
+    plan(prepared(lambda m, x: F.relu(m.conv(x))).program(), "reject", (some, every))
+    assert some.names == ["aten::relu"]
+    assert {"aten::relu", "aten::convolution"} <= set(every.names)
 
 
 def test_an_empty_plan_refuses_nothing():

@@ -24,7 +24,7 @@ def quantised():
     return quantize(Lambda(parts), image(), SPEC, config=min_max())
 
 
-def tags_after(*given, source=getitem, is_of_codes=True):
+def tags_after(*given, source=getitem, is_of_codes=True, is_read_besides=False):
     """The tags of a split, a part of it, its quantiser and what reads that, once the step has run so many times."""
     graph = Graph()
     value = graph.placeholder("x")
@@ -32,6 +32,8 @@ def tags_after(*given, source=getitem, is_of_codes=True):
         value = graph.call_function(DQ, (value, 1.0, 0, -128, 127, torch.int8))
     split = graph.call_function(torch.ops.aten.split.Tensor, (value, 2))
     part = graph.call_function(source, (split, 0))
+    if is_read_besides:
+        graph.call_function(torch.relu, (part,))
     quantiser = graph.call_function(Q, (part, 1.0, 0, -128, 127, torch.int8))
     reader = graph.call_function(DQ, (quantiser, 1.0, 0, -128, 127, torch.int8))
     graph.output(reader)
@@ -56,9 +58,11 @@ def test_ours_is_exact_and_leaves_one_operator_on_the_cpu(profile):
     assert codes_apart(manager, graph_module, image()) == 0
 
 
-def test_a_quantiser_between_two_delegates_is_that_of_the_split():
+@pytest.mark.parametrize("is_read_besides", [False, True])
+def test_a_quantiser_between_two_delegates_is_that_of_the_split(is_read_besides):
     for between in (None, "two"):
-        assert tags_after("one", "one", between, "two") == ("one", "one", "one", "two")
+        tags = tags_after("one", "one", between, "two", is_read_besides=is_read_besides)
+        assert tags == ("one", "one", "one", "two")
 
 
 @pytest.mark.parametrize(

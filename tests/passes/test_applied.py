@@ -1,11 +1,14 @@
 """The record names each correction that made a difference, and the operators it made it to."""
 
+from types import SimpleNamespace
+
 import torch
+from folding import edge_of
 from lowering import PROFILES, lower_safely, quantize, tosa
 from small import Built, Lambda, image
 
 from safe_arm.core.lowering_record import Lowering, lowering
-from safe_arm.passes.applied import applied
+from safe_arm.passes.applied import CORRECTION, CorrectivePass, applied
 
 TORN = Lambda(lambda m, x: torch.cat([torch.nn.functional.relu(m.conv(x)), x], 1)).eval()
 
@@ -37,6 +40,22 @@ def test_a_pass_on_its_own_notes_nothing():
     with lowering(Lowering()) as left:
         applied(object(), graph.placeholder("x"))
     assert left.notes == []
+
+
+class OfRelus(CorrectivePass):
+    """Corrects what is a relu, and nothing of it."""
+
+    def correct(self, node):
+        return "relu" in str(node.target)
+
+
+def test_a_pass_notes_each_node_that_it_corrects():
+    graph_module = edge_of(torch.relu, torch.tanh, inputs=image()).graph_module
+    correcting = OfRelus()
+    setattr(correcting, CORRECTION, SimpleNamespace(name="of-relus", issue="S1"))
+    with lowering(Lowering()) as left:
+        assert correcting(graph_module).modified
+    assert left.notes == [("of-relus", "S1", "aten_relu_default")]
 
 
 #: The same island twice, with one weight, and what no accelerator takes between.

@@ -7,7 +7,7 @@ from executorch.backends.arm.tosa.specification import TosaLoweringContext, Tosa
 from folding import folded
 from lowering import PROFILES, lower, lower_exactly, stock_codes_apart, targets, tosa
 from proving import quantized
-from small import Lambda, image, marked, qdq
+from small import DQ, Lambda, Q, image, marked, qdq
 
 from safe_arm import SafeArmPartitioner
 from safe_arm.passes.compare_exactly import CompareExactlyPass
@@ -65,9 +65,9 @@ def test_sixteen_bits_too():
     lower_exactly(graph_module, tosa(WIDE), inputs, other, verify=False)
 
 
-def passed(function, scales):
+def passed(function, scales, net_class=TwoScales):
     inputs = (*image(), *image(1))
-    before = folded(TwoScales(function, scales), inputs)
+    before = folded(net_class(function, scales), inputs)
     with TosaLoweringContext(TosaSpecification.create_from_string(PROFILES[0])):
         first = CompareExactlyPass()(before)
         once = targets(first.graph_module)
@@ -85,3 +85,15 @@ def test_operands_of_two_scales_are_rescaled_and_of_one_are_left_alone(function,
 
 def test_a_product_of_two_scales_is_left_alone():
     assert passed(torch.mul, (0.1, 0.07)) == (False, 0)
+
+
+class Wide(TwoScales):
+    """The same of 32 bits, which no RESCALE enlarges."""
+
+    def forward(self, x, y):
+        domains = [(scale, 0, -(2**31), 2**31 - 1, torch.int32) for scale in self.scales]
+        return self.function(*(DQ(Q(value, *each), *each) for value, each in zip((x, y), domains, strict=True)))
+
+
+def test_operands_of_32_bits_are_left_alone():
+    assert passed(torch.gt, (0.1, 0.07), Wide) == (False, 0)

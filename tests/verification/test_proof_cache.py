@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import faults
 import pytest
+import torch
 from lowering import PROFILES, delegates, lower_safely, tosa
 from small import image
 from spying import noted
@@ -61,6 +62,14 @@ def test_a_proof_s_key_has_all_that_it_depends_on():
     keys.add(prover.key("another", b"flatbuffer"))
     assert len(keys) == len(others) + 3
     assert replace(prover, samples=[image()]).key("cut", b"flatbuffer") == "", "they are run each time"
+
+
+def test_a_digest_has_names_dtypes_shapes_and_values():
+    ones = torch.ones(2, 3)
+    alike = {"a": ones, "b": ones * 2}, {"b": ones + 1, "a": ones.clone()}
+    others = {"c": ones}, {"a": ones}, {"a": ones.int()}, {"a": ones.T}, {"a": ones * 2}, {"a": torch.ones(())}
+    assert len(set(map(proof_cache.digest, alike))) == 1
+    assert len(set(map(proof_cache.digest, [*alike, *others]))) == 1 + len(others)
 
 
 def test_nothing_that_is_not_verified_is_kept(cache):
