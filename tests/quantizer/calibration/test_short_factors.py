@@ -4,12 +4,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
+from graph_changes import graph_of
 from lowering import HISTOGRAM, WIDE, by_stock, codes_apart, delegates, lower_safely, quantize, tosa
 from small import Lambda, image
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize
+from torchao.quantization.pt2e.observer import MinMaxObserver
 from tosa_flatbuffer import operators
 
 from safe_arm import SafeTOSAQuantizer
 from safe_arm.core.island import is_dequantize
+from safe_arm.quantizer.calibration.short_factors import shorten_factors
 from safe_arm.verification.double import evaluate_in_double
 
 PROFILE = "TOSA-1.0+INT+int16"
@@ -75,3 +79,23 @@ def test_a_weight_of_two_layers_is_left_alone():
 
     of_stock, ours = (quantised(twice, each) for each in (TOSAQuantizer, SafeTOSAQuantizer))
     assert all(map(torch.equal, steps(of_stock), steps(ours)))
+
+
+#: What watches the input of a layer, and whether it is an observer of 16 bits.
+WATCHED = {
+    "16 bits": (MinMaxObserver, {"quant_min": -32768, "quant_max": 32767, "dtype": torch.int16}, True),
+    "8 bits": (MinMaxObserver, {"quant_min": -128, "quant_max": 127, "dtype": torch.int8}, False),
+    "16 bits in training": (FakeQuantize, {"quant_min": -32768, "quant_max": 32767, "dtype": torch.int16}, False),
+    "nothing": (lambda: None, {}, False),
+}
+
+
+@pytest.mark.parametrize(("watch", "how", "is_shortened"), WATCHED.values(), ids=WATCHED)
+def test_an_input_without_an_observer_of_16_bits_leaves_the_steps_as_they_are(watch, how, is_shortened):
+    model = graph_of(LAYERS["convolution"])
+    (layer,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.conv2d.default)
+    value, weight = layer.args[:2]
+    of_weight, given = MinMaxObserver(), MinMaxObserver(**WATCHED["16 bits"][1])
+    stock = of_weight._calculate_qparams
+    shorten_factors({(value, layer): watch(**how), (weight, layer): of_weight, layer: given})
+    assert (of_weight._calculate_qparams != stock) == is_shortened

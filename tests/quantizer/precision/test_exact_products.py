@@ -9,6 +9,7 @@ from ratios import for_ethos_u, ours_exactly, quantised, ratios
 from small import Lambda, Q, together
 from stubborn import quantizer_of
 
+from safe_arm._compat.annotations import plain_spec, spec_at
 from safe_arm.quantizer.precision.exact_products import keep_products_exact
 
 TOKENS = [torch.randn(2, 2, 64, 8, generator=torch.Generator().manual_seed(seed)).unbind() for seed in range(16)]
@@ -95,6 +96,14 @@ def test_a_difference_from_anything_but_the_mean_keeps_8_bits_if_it_is_read_besi
     model = annotated(Lambda(rule), quantizer_of(), TOKENS[0])
     assert wide(model, "sub") == []
     assert len(wide(model)) == 2
+
+
+def test_what_takes_no_32_bits_reads_8_of_an_exact_sum():
+    model = annotated(Lambda(lambda m, x, y: (x * y).sum(-1).sigmoid()), quantizer_of(), TOKENS[0])
+    (sigmoid,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sigmoid.default)
+    (total,) = sigmoid.args
+    assert spec_at(total).dtype == torch.int32
+    assert plain_spec(spec_at((total, sigmoid))).dtype == torch.int8
 
 
 def test_twice_equals_once():

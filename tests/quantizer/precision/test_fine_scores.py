@@ -82,6 +82,12 @@ def test_near_misses_keep_8_bits():
     assert quantizer.left_float == ()
 
 
+def test_a_near_miss_before_an_attention_is_in_nothing_s_way():
+    rules = KEPT | {"attention": ATTENTIONS["sdpa"][0]}
+    model = annotated(Lambda(together(rules, "no product of matrices", "attention")), quantizer_of(), SAMPLES[0])
+    assert wide(model, "sub") == ["sub_1"]
+
+
 @pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
 @pytest.mark.parametrize("prefers_accuracy", [False, True])
 def test_an_ethos_u_keeps_8_bits(target, prefers_accuracy):

@@ -8,8 +8,9 @@ from ratios import borders_and_ours, exactly_on, for_ethos_u, ours_exactly, quan
 from small import Lambda
 from stubborn import quantizer_of
 
+from safe_arm._compat.annotations import spec_at
 from safe_arm.quantizer.precision.fine_reciprocals import keep_reciprocals_fine, refine_reciprocals
-from safe_arm.quantizer.precision.fine_sums import ExponentialSumObserver
+from safe_arm.quantizer.precision.fine_sums import LARGEST_CORRECTION, LARGEST_UNIT, ExponentialSumObserver
 
 TERMS = 160
 
@@ -141,17 +142,34 @@ def test_a_sum_of_exponentials_of_any_size_has_its_domain():
     assert ours > borders - 1
 
 
+def observer_of_sums(terms):
+    how = {"dtype": torch.int8, "quant_min": -128, "quant_max": 127, "qscheme": torch.per_tensor_affine}
+    return ExponentialSumObserver(terms, **how)
+
+
 def test_the_domain_of_a_sum_ends_at_its_number_of_terms():
     highest = []
     for largest in (30.0, 100.0):
-        observer = ExponentialSumObserver(
-            TERMS, dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine
-        )
+        observer = observer_of_sums(TERMS)
         observer(torch.tensor([1.0, largest]))
         scale, zero_point = observer.calculate_qparams()
         assert int(zero_point) == -128
         highest.append(float(scale) * 255)
     assert highest == pytest.approx([60, TERMS])
+
+
+def test_the_units_of_a_sum_that_is_rounded_by_its_step_have_room_for_it():
+    """A sum up to 400 has a step of 1.57, more than the least sum."""
+    model = annotated(Lambda(softmax), quantizer_of(), (torch.zeros(1, 2, 400),))
+    _, correction = model.graph.find_nodes(op="call_function", target=torch.ops.aten.reciprocal.default)
+    observer = observer_of_sums(400)
+    observer(torch.tensor([1.0, 400.0]))
+    largest = []
+    for value in (correction.args[0], correction):
+        scale, zero_point = spec_at(value).derive_qparams_fn([observer])
+        assert int(zero_point) == -128
+        largest.append(float(scale) * 255)
+    assert largest == pytest.approx([LARGEST_UNIT * 1.6, LARGEST_CORRECTION / 0.4])
 
 
 def test_twice_equals_once():

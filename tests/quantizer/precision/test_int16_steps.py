@@ -6,9 +6,11 @@ from graph_changes import annotated
 from lowering import HISTOGRAM, WIDE, min_max
 from small import Lambda
 from stubborn import quantizer_of
+from torchao.quantization.pt2e.fake_quantize import FakeQuantize
 from torchao.quantization.pt2e.observer import MinMaxObserver
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec
 
-from safe_arm._compat.annotations import spec_at
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, spec_at
 from safe_arm.quantizer.precision.fine_reciprocals import reciprocals
 from safe_arm.quantizer.precision.int16_steps import int16_spec, least_argument
 
@@ -45,6 +47,15 @@ def test_the_first_step_has_8_bits_and_all_that_corrects_it_16():
 def test_what_has_8_bits_is_none_of_16(config):
     found = steps_of(quantizer_of(config=config))
     assert found is None or int16_spec(found) is None
+
+
+@pytest.mark.parametrize(("observer", "is_stocks"), [(MinMaxObserver, True), (FakeQuantize, False)])
+def test_only_an_argument_that_an_observer_of_stock_s_watches_has_two_steps(observer, is_stocks):
+    found = steps_of(quantizer_of(profile=PROFILE, config=WIDE))
+    spec = QuantizationSpec(torch.int16, observer.with_args())
+    for node in (found.argument, found.rough, found.between, found.unit, found.correction, found.fine):
+        node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(dict.fromkeys(node.all_input_nodes, spec), spec)
+    assert int16_spec(found) is (spec if is_stocks else None)
 
 
 def test_an_argument_has_room_below_what_calibration_showed_but_ends_where_the_correction_does():

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from graph_changes import annotated, changes_once, graph_of, wide
 from lowering import HISTOGRAM, PROFILES, stock_codes_apart, targets, tosa
 from ratios import both, ours_exactly, ratio
-from small import Lambda
+from small import Lambda, together
 from spelled import check_one_exact
 from stubborn import exported, quantizer_of
 
@@ -81,6 +81,14 @@ def test_a_bound_that_has_the_domain_of_the_squares_keeps_their_sum(size):
     examples = [images(seed, size) for seed in range(3)]
     stock, ours = (ratio(graph, over_bounded_deviation, examples) for graph in both(over_bounded_deviation, examples))
     assert ours > stock + 1
+
+
+def test_a_bound_before_a_norm_is_in_nothing_s_way():
+    counts = []
+    for rules in ((over_bounded_deviation,), (NORM,), (over_bounded_deviation, NORM)):
+        model = annotated(Lambda(together(dict(enumerate(rules)))), quantizer_of(), images(0, 16))
+        counts.append(sums(model))
+    assert counts[0] + counts[1] == counts[2]
 
 
 def test_the_sum_of_a_deviation_that_keeps_no_dimensions_has_32_bits():

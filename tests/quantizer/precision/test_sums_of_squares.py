@@ -4,8 +4,17 @@ import pytest
 import torch
 from small import Lambda
 from stubborn import exported
+from torchao.quantization.pt2e.observer import MinMaxObserver
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec
 
-from safe_arm.quantizer.precision.sums_of_squares import NearSum, near_sum, squares_added, write_products
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, spec_at
+from safe_arm.quantizer.precision.sums_of_squares import (
+    NearSum,
+    keep_argument,
+    near_sum,
+    squares_added,
+    write_products,
+)
 
 X = torch.linspace(-1, 1, 48).view(1, 16, 3)
 MULTIPLY, ADD = torch.ops.aten.mul.Tensor, torch.ops.aten.add.Tensor
@@ -72,3 +81,25 @@ def test_more_squares_than_fit_are_none():
     (total,) = model.graph.output_node().args[0]
     write_products(total)
     assert squares_added(total) == []
+
+
+def annotate(node, dtype):
+    """Let a node read and give values of a type."""
+    spec = QuantizationSpec(dtype, MinMaxObserver)
+    node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(dict.fromkeys(node.all_input_nodes, spec), spec)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"), [(torch.int8, torch.int32), (torch.int16, torch.int8), (None, torch.int8)], ids=str
+)
+def test_added_squares_have_32_bits_if_each_is_one_of_8(dtype, kept):
+    _, root = root_of(NEAR["two squares"][0])
+    total = root.args[0]
+    for node in (*squares_added(total), total, root):
+        annotate(node, torch.int8)
+    other = total.args[1]
+    other.meta.pop(Q_ANNOTATION_KEY)
+    if dtype is not None:
+        annotate(other, dtype)
+    keep_argument(root)
+    assert spec_at((total, root)).dtype == kept
