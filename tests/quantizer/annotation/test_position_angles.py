@@ -42,6 +42,7 @@ NEAR_MISSES = {
     "many floats": (lambda m, x, t: torch.sin(t[:, None] * FREQUENCIES), 5),
     "a small picture": (lambda m, x, t: torch.sin(t) + x[0, 0, 0], (1, 2, 2)),
     "a table": (lambda m, x, t: torch.sin(m.linear.weight[t.int()]) + x[0, 0, 0], 1),
+    "a number that is computed": (lambda m, x, t: torch.sin(x.mean() * FREQUENCIES) + t, 1),
     "a sum with a value": (lambda m, x, t: torch.sin(t[:, None] * FREQUENCIES + x[0]), 1),
 }
 

@@ -79,6 +79,14 @@ def test_near_misses_are_annotated_as_stock_does():
     assert annotated(net, SafeTOSAQuantizer) == annotated(net, TOSAQuantizer)
 
 
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_each_is_told_by_its_name(factory):
+    model = graph_of(lambda m, x: FACTORIES[factory](x) + x)
+    found = {op_name(node).removeprefix("aten::") for node in model.graph.nodes if is_factory(node)}
+    assert factory in found
+    assert "add" not in found
+
+
 def test_hiding_leaves_no_trace_and_nests():
     graph_module = exported(net_with("full"), image())
     before = [dict(n.meta) for n in graph_module.graph.nodes]

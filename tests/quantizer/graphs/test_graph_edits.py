@@ -4,7 +4,14 @@ import torch
 from graph_changes import graph_of
 from torch._subclasses.fake_tensor import FakeTensor
 
-from safe_arm.quantizer.graphs.graph_edits import add_call, add_constant, depends_on_input, stored_tensor, tensor_of
+from safe_arm.quantizer.graphs.graph_edits import (
+    add_call,
+    add_constant,
+    depends_on_input,
+    rewrite,
+    stored_tensor,
+    tensor_of,
+)
 
 ATEN = torch.ops.aten
 
@@ -32,3 +39,16 @@ def test_a_value_depends_on_an_input_through_all_that_it_is_computed_of():
     assert {name for name, depends in results.items() if depends} == {"x", "add", "mul"}
     assert {"abs_1", "sum_1"} <= results.keys()
     assert not depends_on_input(2.0)
+
+
+def test_what_a_rewriting_leaves_behind_is_erased_if_it_says_so():
+    def read_before(relu):
+        """Let a relu read what its argument is computed of, which leaves that argument behind for one of two."""
+        leaves_dead_code = relu.args[0].target == ATEN.abs.default
+        relu.args = relu.args[0].args
+        return leaves_dead_code
+
+    model = graph_of(lambda m, x: (x.abs().relu(), (y := x.neg()).relu(), y))
+    rewrite(model, read_before, ATEN.relu.default)
+    names = [node.name for node in model.graph.nodes if node.op == "call_function"]
+    assert names == ["relu", "neg", "relu_1"]

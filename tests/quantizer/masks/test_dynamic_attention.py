@@ -32,6 +32,7 @@ def inputs(length, mask=""):
 
 NETS = {
     "none": lambda m, *qkv: F.scaled_dot_product_attention(*qkv),
+    "one head": lambda m, *qkv: F.scaled_dot_product_attention(*(each[:, 0] for each in qkv)),
     "scaled": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, scale=0.2),
     "causal": lambda m, *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True),
     "boolean": lambda m, q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
@@ -105,6 +106,13 @@ OTHERS = {
     "one key for all heads": lambda m, x: F.scaled_dot_product_attention(m.linear(x), x[:, :1], x[:, :1] * 2),
     "one causal key": lambda m, x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], is_causal=True),
 }
+
+
+@pytest.mark.parametrize("rule", OTHERS.values(), ids=OTHERS)
+def test_the_float_graph_computes_other_attention(rule):
+    model = exported(Lambda(rule), inputs(12)[:1])
+    assert changes_once(spell_out_dynamic_attention, model)
+    torch.testing.assert_close(model(*inputs(12)[:1]), Lambda(rule)(*inputs(12)[:1]))
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from ratios import both_ratios, exactly_on, ours_exactly, ratio_of_ours, ratio_of_rounded_borders
 from rewriting import Rewriting
-from small import together
+from small import Lambda, together
+from stubborn import exported
 
 from safe_arm.quantizer.masks.masked_exponentials import mask_exponentials
 
@@ -113,6 +114,15 @@ class TestMaskedExponentials(Rewriting):
             (y := torch.where(keep, x, -1e9)) - y.amax((1, 2), keepdim=True)
         ).exp(),
     }
+
+
+@pytest.mark.parametrize("name", ["filled with a number", "filled at run time"])
+def test_an_exponential_is_multiplied_by_what_is_kept(name):
+    """That tells in codes alone: the exponential of a float that is hidden is 0 as it is."""
+    model = exported(Lambda(RULES[name]), SAMPLES[0])
+    mask_exponentials(model)
+    (exponential,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
+    assert [reader.target for reader in exponential.users] == [torch.ops.aten.mul.Tensor]
 
 
 @pytest.mark.parametrize("rule", [*FAR.values(), *RULES.values()], ids=[*FAR, *RULES])

@@ -93,6 +93,7 @@ class TestSpellings(Rewriting):
         ),
         "an added mask": lambda m, x, keep: (x + (1 - keep) * -1e9).softmax(-1),
         "the logarithm of numbers": lambda m, x, keep: (x + (keep * 0.5 + 0.5).log()).softmax(-1),
+        "a mask more a number": lambda m, x, keep: (x + (keep + 1) * 1e9).softmax(-1),
         "a mask less a half": lambda m, x, keep: (x + (keep - 0.5) * 1e9).softmax(-1),
         "a small number": lambda m, x, keep: (x - (1 - keep) * 8).softmax(-1),
         "a scaled picture": lambda m, x, keep: x * 255 - keep,

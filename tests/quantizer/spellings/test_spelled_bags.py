@@ -45,6 +45,9 @@ class TestBags(Delegated):
     gone = ("embedding_bag.",)
     kept: ClassVar = {
         "the largest of uneven bags": lambda m, i, w: bag(i.flatten(), m, UNEVEN, mode="max"),
+        "ends that leave elements out": lambda m, i, w: bag(
+            i.flatten(), m, UNEVEN, mode="sum", include_last_offset=True
+        ),
         "an empty bag": lambda m, i, w: bag(i.flatten(), m, torch.tensor([0, 3, 3]), mode="sum"),
         "offsets of run time": lambda m, i, w: bag(i.flatten(), m, i[0].sort()[0] * 0 + UNEVEN, mode="sum"),
         "an element that does not count": lambda m, i, w: bag(i, m, mode="mean", padding_idx=3),

@@ -60,6 +60,8 @@ class TestIndices(Delegated):
         "an index that is an input": lambda m, x, k: x[:, k],
         "one of two is an input": lambda m, x, k: x[:, k, at([0, 1], [2, 2])],
         "dimensions apart": lambda m, x, k: x[:, at(0, 1), :, at(2, 3)],
+        "a place before the first": lambda m, x, k: x[:, at(0, -4)],
+        "a place behind the last": lambda m, x, k: x[:, at(0, 3)],
         "a mask": lambda m, x, k: torch.ops.aten.index.Tensor(x, [None, torch.tensor([True, False, True])]),
         "gathered as stock does": lambda m, x, k: x[0].gather(1, torch.zeros(3, 2, 20, dtype=torch.int64)),
         "many rows selected": lambda m, x, k: x.index_select(3, at(*MANY)),

@@ -28,7 +28,7 @@ class TestLosses(Spelling):
         "absolute errors": lambda m, x, y: F.l1_loss(x, y, reduction="none") + y,
         "distance": lambda m, x, y: F.pairwise_distance(x, y) + y[..., 0],
         "distance along axes": lambda m, x, y: F.pairwise_distance(x, y, p=1.0, eps=0.5, keepdim=True) + y,
-        "distances of all rows": lambda m, x, y: torch.cdist(x, y) + y,
+        "distances of all rows": lambda m, x, y: torch.cdist(x[0], y) + y,
         "distances of all rows along axes": lambda m, x, y: torch.cdist(x, y[0], p=1.0) + y,
         "distance of all": lambda m, x, y: torch.dist(x, y) + y,
     }

@@ -56,6 +56,9 @@ class TestVolumes(Spelling):
         "boxes of several sizes": lambda m, x: F.adaptive_avg_pool3d(x, (2, 3, 3)),
         "the place of the largest": lambda m, x: F.adaptive_max_pool3d(x, 2, return_indices=True)[1],
         "a volume without a batch": lambda m, x: F.max_pool3d(x[0], 2),
+        "a convolution with more zeros behind than between": lambda m, x: F.conv_transpose3d(
+            x, WIDE, BIAS, 1, 0, 1, dilation=2
+        ),
         "a convolution that is cut": lambda m, x: F.conv_transpose3d(x, KERNEL, BIAS, 2, 2),
     }
 
