@@ -63,6 +63,7 @@ from safe_arm.quantizer.precision.fine_lengths import refine_lengths
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
+from safe_arm.quantizer.precision.fine_scans import keep_scans_fine
 from safe_arm.quantizer.precision.int16_differences import keep_int16_differences
 from safe_arm.quantizer.precision.int16_lengths import keep_int16_lengths
 from safe_arm.quantizer.precision.int16_powers import multiply_int16_powers
@@ -89,6 +90,7 @@ from safe_arm.quantizer.spellings.activations import spell_out_activations
 from safe_arm.quantizer.spellings.chosen_numbers import choose_numbers
 from safe_arm.quantizer.spellings.compared_indices import compare_in_32_bits
 from safe_arm.quantizer.spellings.complex_pairs import write_complex_pairs
+from safe_arm.quantizer.spellings.composites import take_composites_apart
 from safe_arm.quantizer.spellings.constant_factors import fold_constant_factors
 from safe_arm.quantizer.spellings.constant_spellings import spell_out_with_constants
 from safe_arm.quantizer.spellings.equal_choices import drop_equal_choices
@@ -124,6 +126,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     return_results,
     write_functionally,
     read_joined_parts,
+    take_composites_apart,
     compute_in_float32,
     write_complex_pairs,
     spell_out_activations,
@@ -240,6 +243,7 @@ KEPT_FINE = (
     keep_logs_fine,
     keep_bounds,
     keep_similarities,
+    keep_scans_fine,
     multiply_int16_powers,
 )
 #: Our steps behind stock's annotators, in order; each changes a graph and its annotations in place.

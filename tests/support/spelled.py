@@ -11,6 +11,7 @@ from small import Lambda
 from safe_arm.core.errors import DemotionWarning
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.island import call_functions, is_marked_quantized
+from safe_arm.quantizer.spellings.composites import take_composites_apart
 from safe_arm.quantizer.spellings.spellings import spell_out_operators
 
 #: Operators that conversion and the annotators put in, or that compute nothing.
@@ -54,6 +55,12 @@ def check_whole(rule, inputs, profile):
     check_one_exact(graph_module, inputs, tosa(profile))
 
 
+def spell_out(model):
+    """The two steps that write operators with others, in their order."""
+    take_composites_apart(model)
+    spell_out_operators(model)
+
+
 class Whole(Rewriting):
     """Nets of which each is one delegate once a step has written them anew.
 
@@ -61,7 +68,7 @@ class Whole(Rewriting):
         lowered: the names of those that are lowered; all if not said.
     """
 
-    step = staticmethod(spell_out_operators)
+    step = staticmethod(spell_out)
     lowered = ()
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -147,6 +149,35 @@ def replace_node(node: Node, written: Node) -> None:
     node.graph.erase_node(node)
 
 
+def replace_results(node: Node, written: Node | Sequence[Node]) -> bool:
+    """Let all that reads an operator read another, or each of its results one of several; tell whether all of it was.
+
+    The operator is erased then.
+    """
+    if isinstance(written, Node):
+        replace_node(node, written)
+        return True
+    return _replace_elements(node, written)
+
+
+def _replace_elements(node: Node, written: Sequence[Node]) -> bool:
+    """Replace what is picked of an operator's results; tell whether all of it was written."""
+    picks: dict[Node, Any] = {}
+    for pick in node.users:
+        if pick.target is not operator.getitem:
+            return False
+        picks[pick] = pick.args[1]
+    for pick, place in picks.items():
+        if pick.users and place >= len(written):
+            return False
+    for pick, place in picks.items():
+        if pick.users:
+            pick.replace_all_uses_with(written[place])
+        node.graph.erase_node(pick)
+    node.graph.erase_node(node)
+    return True
+
+
 def readers_of(value: Node, moves: frozenset[str]) -> Iterator[Node]:
     """Give the operators that read a value or what it is moved to, but for those that move it."""
     moved = [value]
@@ -251,6 +282,10 @@ def add_constant(
     return node
 
 
+#: What a slice reads if its arguments are left out: of the first dimension, from the first element to the last.
+_WHOLE_SLICE = (None, 0, 0, sys.maxsize)
+
+
 class Writer:
     """Writes operators before one of a float graph, each with the marks of that one.
 
@@ -317,6 +352,9 @@ class Writer:
                 # Quantised values may have other strides, of which there is no view.
                 target = _ATEN.reshape.default
             args, kwargs = map_arg((node.args, node.kwargs), copies.__getitem__)
+            if target is _ATEN.slice.Tensor:
+                # The partitioner knows no slice without an end.
+                args = (*args, *_WHOLE_SLICE[len(args) :])
             with self._node.graph.inserting_before(self._node):
                 written = self._node.graph.call_function(target, args, kwargs)
             copies[node] = self._marked(written, node.meta["val"])

@@ -109,6 +109,26 @@ def _diagonal(x: Tensor, offset: int, first: int, second: int) -> Tensor | None:
     return row.index_select(-1, index)
 
 
+def _trace(x: Tensor) -> Tensor | None:
+    diagonal = _diagonal(x, 0, 0, 1)
+    return None if diagonal is None else diagonal.sum()
+
+
+def _block_diagonal(blocks: list[Tensor]) -> Tensor | None:
+    """Return blocks one below the other, each between zeros."""
+    matrices = [torch.atleast_2d(block) for block in blocks]
+    columns = [matrix.shape[1] for matrix in matrices]
+    if not all(isinstance(size, int) for size in columns):
+        return None
+    rows = []
+    before = 0
+    for matrix, size in zip(matrices, columns, strict=True):
+        behind = sum(columns) - before - size
+        rows.append(F.pad(matrix, (before, behind)))
+        before += size
+    return torch.cat(rows)
+
+
 def _chunk(x: Tensor, chunks: int, dim: int) -> list[Tensor] | None:
     return _slices(x, dim, x.chunk(chunks, dim))
 
@@ -195,8 +215,11 @@ VIEWS = {
     _ATEN.diagonal.default: _diagonal,
     _ATEN.diagonal_copy.default: _diagonal,
     _ATEN.diag_embed.default: _diagonal_matrix,
+    _ATEN.trace.default: _trace,
+    _ATEN.block_diag.default: _block_diagonal,
     _ATEN.unfold.default: _unfold,
     _ATEN.channel_shuffle.default: _channel_shuffle,
+    _ATEN.native_channel_shuffle.default: _channel_shuffle,
     _ATEN.chunk.default: _chunk,
     _ATEN.split.Tensor: _split,
     _ATEN.split.sizes: _split,

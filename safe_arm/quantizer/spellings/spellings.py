@@ -6,7 +6,6 @@ TOSA has an operator for it.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
-from safe_arm.quantizer.graphs.graph_edits import Writer, replace_node, rewrite_nodes
+from safe_arm.quantizer.graphs.graph_edits import Writer, replace_results, rewrite_nodes
 from safe_arm.quantizer.graphs.own_writes import functional_of
 from safe_arm.quantizer.spellings.projected_layers import PROJECTED
 from safe_arm.quantizer.spellings.spelled_activations import ACTIVATIONS
@@ -39,6 +38,8 @@ from safe_arm.quantizer.spellings.spelled_norms import (
 from safe_arm.quantizer.spellings.spelled_pools import POOLS
 from safe_arm.quantizer.spellings.spelled_products import CONTRACTIONS, PRODUCTS
 from safe_arm.quantizer.spellings.spelled_resizes import RESIZES
+from safe_arm.quantizer.spellings.spelled_roundings import ROUNDINGS
+from safe_arm.quantizer.spellings.spelled_scans import SCANS
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
 from safe_arm.quantizer.spellings.spelled_volumes import VOLUMES
 
@@ -57,6 +58,8 @@ _FUNCTIONS: dict[Any, Any] = {
     **PADDED_CONVOLUTIONS,
     **POOLS,
     **PRODUCTS,
+    **ROUNDINGS,
+    **SCANS,
     **VIEWS,
     **VOLUMES,
 }
@@ -70,14 +73,6 @@ _WRITERS: dict[Any, Any] = {
     **KERNELS,
     **RESIZES,
 }
-#: Operators that torch itself writes with others, which an annotator knows.
-_COMPOSITES = named(
-    "absolute adjoint avg_pool1d broadcast_tensors broadcast_to cartesian_prod clip"
-    " column_stack diff divide dsplit dstack expand_as ger hsplit hstack kron mH mT"
-    " meshgrid multiply"
-    " narrow negative numpy_T outer reshape_as special_expit subtract swapaxes swapdims"
-    " tensor_split true_divide view_as vsplit vstack"
-)
 #: Operators that int8 costs a decibel or more beside float. Where the profile has float, they need not be quantised to
 #: be in the delegate.
 _COSTLY = frozenset(
@@ -148,10 +143,7 @@ def _spell_out(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -
     written = _written(node, functions, writers)
     if written is None:
         return is_changed
-    if isinstance(written, Node):
-        replace_node(node, written)
-        return True
-    if _replace_elements(node, written):
+    if replace_results(node, written):
         return True
     while node.prev is not before:
         node.graph.erase_node(node.prev)
@@ -167,8 +159,6 @@ def _written(node: Node, functions: dict[Any, Any], writers: dict[Any, Any]) -> 
     if target in functions:
         arguments = arguments_by_name(node).values()
         return write.compute(functions[target], list(arguments))
-    if op_name(node) in _COMPOSITES:
-        return write.compute(target, node.args, node.kwargs, is_whole=False)
     return None
 
 
@@ -179,7 +169,7 @@ def _write_apart(node: Node) -> bool:
         return False
     name = op_name(node).removesuffix("_")
     is_spelled = functional in _FUNCTIONS or functional in _WRITERS
-    if not is_spelled and name not in _ANNOTATED | _COMPOSITES:
+    if not is_spelled and name not in _ANNOTATED:
         return False
     node.target = functional
     return True
@@ -200,21 +190,3 @@ def _is_float(node: Node) -> bool:
         if isinstance(value, torch.Tensor) and value.dtype not in kinds:
             return False
     return bool(values)
-
-
-def _replace_elements(node: Node, written: list[Node]) -> bool:
-    """Replace what is picked of an operator's results; tell whether all of it was written."""
-    picks: dict[Node, Any] = {}
-    for pick in node.users:
-        if pick.target is not operator.getitem:
-            return False
-        picks[pick] = pick.args[1]
-    for pick, place in picks.items():
-        if pick.users and place >= len(written):
-            return False
-    for pick, place in picks.items():
-        if pick.users:
-            pick.replace_all_uses_with(written[place])
-        node.graph.erase_node(pick)
-    node.graph.erase_node(node)
-    return True
