@@ -75,7 +75,17 @@ def _rrelu(
     return F.leaky_relu(x, (lower + upper) / 2)
 
 
+def _softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    return x.softmax(dim, dtype=dtype)
+
+
+def _log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    return x.log_softmax(dim, dtype=dtype)
+
+
 ACTIVATIONS = {
+    _ATEN.special_softmax.default: _softmax,
+    _ATEN.special_log_softmax.default: _log_softmax,
     _ATEN.softplus.default: _softplus,
     _ATEN.logaddexp.default: _log_of_sum,
     _ATEN.logaddexp2.default: _binary_log_of_sum,

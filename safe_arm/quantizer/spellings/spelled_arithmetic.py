@@ -29,6 +29,10 @@ def _square(x: Tensor) -> Tensor:
     return x * x
 
 
+def _reversed_difference(x: Tensor, y: Tensor, factor: float = 1) -> Tensor:
+    return torch.sub(y, x, alpha=factor)
+
+
 def _dot(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum([0])
 
@@ -121,9 +125,10 @@ def _log_odds(x: Tensor, bound: float | None) -> Tensor:
 
 
 def _extremes(x: Tensor, dim: int | None, keepdim: bool) -> list[Tensor] | None:
-    if dim is None:
+    dims = list(range(x.dim())) if dim is None else [dim]
+    if not dims:
         return None
-    return [x.amin([dim], keepdim), x.amax([dim], keepdim)]
+    return [x.amin(dims, keepdim), x.amax(dims, keepdim)]
 
 
 def _largest(
@@ -157,6 +162,14 @@ def _variance_and_mean(
     if variance is None:
         return None
     return [variance, x.mean(dim, keepdim)]
+
+
+def _variance_and_mean_of_all(x: Tensor, is_unbiased: bool) -> list[Tensor] | None:
+    return _variance_and_mean(x, None, is_unbiased, False)
+
+
+def _deviation_and_mean_of_all(x: Tensor, is_unbiased: bool) -> list[Tensor] | None:
+    return _deviation_and_mean(x, None, is_unbiased, False)
 
 
 def _deviation_and_mean(x: Tensor, *how: Any) -> list[Tensor] | None:
@@ -215,6 +228,9 @@ ARITHMETIC = {
     _ATEN.std.default: _deviation_of_all,
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
+    _ATEN.rsub.Tensor: _reversed_difference,
+    _ATEN.std_mean.default: _deviation_and_mean_of_all,
+    _ATEN.var_mean.default: _variance_and_mean_of_all,
     _ATEN.std_mean.dim: _deviation_and_mean,
     _ATEN.std_mean.correction: _deviation_and_mean,
     _ATEN.var_mean.dim: _variance_and_mean,

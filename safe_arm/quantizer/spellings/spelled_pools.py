@@ -5,6 +5,9 @@ Each takes the arguments of the operator in the order of its schema, and returns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,21 +17,54 @@ from safe_arm.quantizer.graphs.graph_edits import is_static, pair
 _ATEN = torch.ops.aten
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
+#: More windows than these, which have no common distance, are not cut out one by one.
+_MOST_WINDOWS = 16
 
 
 def _adaptive_max_pool2d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
     """Return the maxima without their places."""
     window = window_of(x, counts)
-    if window is None:
+    if window is not None:
+        return [_ATEN.max_pool2d(x, window, window)]
+    if x.dim() != 4 or not _are_few(x.shape[2:], counts):
         return None
-    return [_ATEN.max_pool2d(x, window, window)]
+    rows = _largest_of_rows(x, counts[0])
+    turned = _largest_of_rows(rows.transpose(-1, -2), counts[1])
+    return [turned.transpose(-1, -2)]
 
 
 def _adaptive_max_pool1d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
     window = window_of(x, counts)
-    if window is None:
+    if window is not None:
+        return [_max_pool1d(x, window, window, [0], [1], False)]
+    if x.dim() != 3 or not _are_few(x.shape[2:], counts):
         return None
-    return [_max_pool1d(x, window, window, [0], [1], False)]
+    image = x.unsqueeze(-1)
+    return [_largest_of_rows(image, counts[0]).squeeze(-1)]
+
+
+def _are_few(sizes: Sequence[int], counts: list[int]) -> bool:
+    """Tell whether all windows can be cut out, and none is empty."""
+    for size, count in zip(sizes, counts, strict=True):
+        if not isinstance(size, int) or not size or not 0 < count <= _MOST_WINDOWS:
+            return False
+    return True
+
+
+def _largest_of_rows(x: Tensor, count: int) -> Tensor:
+    """Return the maxima of windows of rows, which overlap where the rows cannot be divided by their number."""
+    size = x.shape[_ROWS]
+    starts = [place * size // count for place in range(count)]
+    ends = [-(-(place + 1) * size // count) for place in range(count)]
+    lengths = {end - start for start, end in zip(starts, ends, strict=True)}
+    steps = {after - before for before, after in pairwise(starts)} or {1}
+    if len(lengths) == len(steps) == 1:
+        return _ATEN.max_pool2d(x, [lengths.pop(), 1], [steps.pop(), 1])
+    windows = []
+    for start, end in zip(starts, ends, strict=True):
+        rows = _ATEN.slice(x, _ROWS, start, end)
+        windows.append(_ATEN.max_pool2d(rows, [end - start, 1], [1, 1]))
+    return torch.cat(windows, _ROWS)
 
 
 def window_of(x: Tensor, counts: list[int]) -> list[int] | None:

@@ -15,6 +15,8 @@ class TestActivations(Spelling):
         "softplus": lambda m, x: F.softplus(x),
         "softplus, steeper": lambda m, x: F.softplus(x, beta=2.5),
         "mish": lambda m, x: F.mish(x),
+        "another name of a softmax": lambda m, x: torch.special.softmax(x, 1),
+        "another name of its logarithm": lambda m, x: torch.special.log_softmax(x, 1),
         "log-sigmoid": lambda m, x: F.logsigmoid(x),
         "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
         "hardshrink": lambda m, x: F.hardshrink(x, 0.7),

@@ -18,6 +18,9 @@ class TestPools(Spelling):
     written: ClassVar = {
         "largest of an image": lambda m, x: F.adaptive_max_pool2d(x, 1),
         "largest of windows": lambda m, x: F.adaptive_max_pool2d(x, (2, 4)),
+        "largest of windows that overlap": lambda m, x: F.adaptive_max_pool2d(x, 3),
+        "largest of windows of one distance": lambda m, x: F.adaptive_max_pool2d(x[..., :4, :6], (3, 5)),
+        "largest of windows of two lengths": lambda m, x: F.adaptive_max_pool1d(x[0], 5),
         "largest of a sequence": lambda m, x: F.adaptive_max_pool1d(x[0], 2),
         "largest of a window of a sequence": lambda m, x: F.max_pool1d(x[0], 3, 2, 1),
         "mean of a window of a sequence": lambda m, x: F.avg_pool1d(x[0], 2),
@@ -27,7 +30,7 @@ class TestPools(Spelling):
         "means of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 4),
     }
     kept: ClassVar = {
-        "windows that overlap": lambda m, x: F.adaptive_max_pool2d(x, 3),
+        "many windows that overlap": lambda m, x: F.adaptive_max_pool2d(x.repeat(1, 1, 1, 3), (2, 17)),
         "the place of the largest": lambda m, x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
         "columns of an image without a batch": lambda m, x: F.unfold(x[0], 3),
         "an image without a batch": lambda m, x: F.adaptive_max_pool2d(x[0], 1),
