@@ -28,9 +28,8 @@ def _adaptive_max_pool2d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
         return [_ATEN.max_pool2d(x, window, window)]
     if x.dim() != 4 or not _are_few(x.shape[2:], counts):
         return None
-    rows = _largest_of_rows(x, counts[0])
-    turned = _largest_of_rows(rows.transpose(-1, -2), counts[1])
-    return [turned.transpose(-1, -2)]
+    rows = _largest_along(x, _ROWS, counts[0])
+    return [_largest_along(rows, -1, counts[1])]
 
 
 def _adaptive_max_pool1d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
@@ -39,8 +38,8 @@ def _adaptive_max_pool1d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
         return [_max_pool1d(x, window, window, [0], [1], False)]
     if x.dim() != 3 or not _are_few(x.shape[2:], counts):
         return None
-    image = x.unsqueeze(-1)
-    return [_largest_of_rows(image, counts[0]).squeeze(-1)]
+    image = x.unsqueeze(_ROWS)
+    return [_largest_along(image, -1, counts[0]).squeeze(_ROWS)]
 
 
 def _are_few(sizes: Sequence[int], counts: list[int]) -> bool:
@@ -51,20 +50,26 @@ def _are_few(sizes: Sequence[int], counts: list[int]) -> bool:
     return True
 
 
-def _largest_of_rows(x: Tensor, count: int) -> Tensor:
-    """Return the maxima of windows of rows, which overlap where the rows cannot be divided by their number."""
-    size = x.shape[_ROWS]
+def _largest_along(x: Tensor, dim: int, count: int) -> Tensor:
+    """Return the maxima of windows of rows or columns, which overlap where the count does not divide their number."""
+    size = x.shape[dim]
     starts = [place * size // count for place in range(count)]
     ends = [-(-(place + 1) * size // count) for place in range(count)]
     lengths = {end - start for start, end in zip(starts, ends, strict=True)}
     steps = {after - before for before, after in pairwise(starts)} or {1}
     if len(lengths) == len(steps) == 1:
-        return _ATEN.max_pool2d(x, [lengths.pop(), 1], [steps.pop(), 1])
+        return _largest(x, dim, lengths.pop(), steps.pop())
     windows = []
     for start, end in zip(starts, ends, strict=True):
-        rows = _ATEN.slice(x, _ROWS, start, end)
-        windows.append(_ATEN.max_pool2d(rows, [end - start, 1], [1, 1]))
-    return torch.cat(windows, _ROWS)
+        part = _ATEN.slice(x, dim, start, end)
+        windows.append(_largest(part, dim, end - start, 1))
+    return torch.cat(windows, dim)
+
+
+def _largest(x: Tensor, dim: int, length: int, step: int) -> Tensor:
+    if dim == _ROWS:
+        return _ATEN.max_pool2d(x, [length, 1], [step, 1])
+    return _ATEN.max_pool2d(x, [1, length], [1, step])
 
 
 def window_of(x: Tensor, counts: list[int]) -> list[int] | None:
