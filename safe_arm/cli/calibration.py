@@ -43,7 +43,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         UsageError: it is missing, unreadable, empty or holds something other than plain arrays.
     """
     if path.exists() and not path.is_file():
-        raise _unreadable(path, "is not a regular file")
+        kind = "a directory" if path.is_dir() else "not a regular file"
+        raise _unreadable(path, f"is {kind}")
     try:
         data = np.load(path, allow_pickle=False)
         if not isinstance(data, Mapping):

@@ -85,6 +85,9 @@ def _footer(listed: int, affecting: str | None) -> str:
         return f"{listed} known issues{details}"
     known = known_issues()
     line = f"{listed} of {len(known)} known issues affect ExecuTorch {affecting}"
+    newest = max(release_of(issue.affects[0]) for issue in known)
+    if release_of(affecting) > newest:
+        line += f", if none is fixed since {newest}, the newest that they were seen on"
     later = sum(issue.seen_after(release_of(affecting)) for issue in known)
     if later:
         line += (

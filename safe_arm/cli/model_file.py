@@ -27,6 +27,10 @@ def check_model_file(path: Path) -> None:
         raise UsageError(
             f"model {str(path)!r} is not a regular file; give the .pt2 file"
         )
+    if path.suffix == ".py":
+        raise UsageError(
+            f"model {str(path)!r} is a Python script; run it with safe_arm's classes: safe-arm run {path}, or {ADVICE}"
+        )
     try:
         kind = _kind(path)
     except (OSError, zipfile.BadZipFile) as error:

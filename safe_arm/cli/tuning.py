@@ -97,7 +97,13 @@ def _text(found: Found, output: Path, estimator: str) -> str:
     if goal.function is None and best.worst_sample_db is not None:
         value += f", worst sample {best.worst_sample_db:.4g}"
     line = f"{value}, {cost}, proven; {trials}"
-    return f"{front_text(found)}\n{output}: {line}"
+    lines = [front_text(found), f"{output}: {line}"]
+    if best.would_keep:
+        islands = counted(best.would_keep, "refused island")
+        lines.append(
+            f"recommended: tune with --non-fuseable best, which would delegate {islands}"
+        )
+    return "\n".join(lines)
 
 
 def _cliff(found: Found) -> str:

@@ -139,7 +139,7 @@ _IN_ORDER = (
         _FOLD,
         before=LeaveMixedOperatorsFloatPass,
     ),
-    # The copies are apart in their domains alone, and each may have to be requantised.
+    # The copies differ in their qparams alone, and one-domain may requantise each.
     Correction("one-quantiser", "S7", _FOLD, before=SplitQuantisersPass),
     # A requantised operator shares its output's domain, so that its elements need no note of their own.
     Correction(
@@ -182,7 +182,7 @@ _IN_ORDER = (
         before=CountIndicesPass,
     ),
     # After it there are also the roundings of quantisers, whose halves may go either way, and their casts to codes.
-    # The first of these leaves rounds alone, which the second takes apart.
+    # truncated-casts comes first: it knows rounds, which even-rounding takes apart.
     Correction(
         "truncated-casts",
         "S22",
@@ -270,7 +270,7 @@ _IN_ORDER = (
         "PropagateViewCopyPermuteUpPass",
         instead=PropagateViewCopyPermuteUpPass,
     ),
-    # The pass that moves permutes up does so too.
+    # The pass that moves permutes up keeps regions whole, too: see whole-joins.
     Correction(
         *WHOLE_REGIONS,
         "PropagateViewCopyPermuteDownPass",

@@ -38,6 +38,7 @@ from safe_arm.quantizer.graphs.plain_scopes import (
 )
 from safe_arm.quantizer.graphs.returned_results import return_results
 from safe_arm.quantizer.graphs.sized_fills import store_fills
+from safe_arm.quantizer.graphs.uninitialised import fill_with_zeros
 from safe_arm.quantizer.graphs.wide_floats import compute_in_float32
 from safe_arm.quantizer.masks.dynamic_attention import spell_out_dynamic_attention
 from safe_arm.quantizer.masks.dynamic_triangles import spell_out_dynamic_triangles
@@ -117,6 +118,7 @@ from safe_arm.quantizer.training.trained_norms import keep_statistics
 BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     own_branches,
     drop_guards,
+    fill_with_zeros,
     note_computed_values,
     write_scopes_out,
     write_inner_scopes_out,

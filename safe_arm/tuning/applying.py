@@ -104,7 +104,7 @@ def check_model(recipe: Recipe, model: GraphModule) -> None:
     names = {node.name for node in call_functions(model)}
     lost = [name for name in recipe.choice.operators if name not in names]
     if operators != recipe.operators:
-        what = f"that one has {recipe.operators} operators, this one {operators}"
+        what = f"its model has {recipe.operators} operators, this one {operators}"
     elif lost:
         what = f"this one has no operator {lost[0]!r}"
     else:

@@ -75,7 +75,7 @@ def read_recipe(path: str | Path) -> Recipe:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         if isinstance(error, UnicodeDecodeError):
-            why = "it is no text file"
+            why = "it is not a text file"
         raise UsageError(
             f"recipe {str(path)!r} cannot be read: {why}; {_AGAIN}"
         ) from error

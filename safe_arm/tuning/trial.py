@@ -32,6 +32,7 @@ class Trial:
         proven: every delegate was run and computes what its quantised graph computes.
         reason: why it is not; empty if it is.
         delegates: the number of delegates.
+        would_keep: refused islands that ``--non-fuseable best`` would delegate.
         sram: bytes of SRAM, as ``--max-sram`` of ``export`` counts them; None unless the target is an Ethos-U.
     """
 
@@ -45,6 +46,7 @@ class Trial:
     delegates: int = 0
     worst_sample_db: float | None = None
     sram: int | None = None
+    would_keep: int = 0
 
 
 def front(trials: Iterable[Trial]) -> list[Trial]:

@@ -156,6 +156,7 @@ class Workbench:
             proven=not why,
             reason=why,
             delegates=len(report.delegates),
+            would_keep=report.propagate_would_keep,
         )
 
     def _lowered(self, program: ExportedProgram) -> Report:

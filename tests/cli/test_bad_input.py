@@ -34,7 +34,7 @@ COMMANDS = {
     "check --fail-under=abc": "Invalid value for '--fail-under': 'abc' is not a valid number.",
     "check --fail-under=101": "101.0 is not in the range 0<=x<=100",
     "export !output": "Missing option '-o' / '--output'. Give -o OUT.pte",
-    "export --recipe={files.data}": "cannot be read: it is no text file; write one with safe-arm tune",
+    "export --recipe={files.data}": "cannot be read: it is not a text file; write one with safe-arm tune",
     "export --repro-dir={files.data}": "data.npz' is a file; give another --repro-dir",
     "export --repro-dir={files.data}/there": "there' cannot be a directory: ",
     "export --report={files.output} --output={files.output}": "net.pte' is given twice; give another --report",
@@ -119,7 +119,7 @@ MODELS = {
 }
 DATA = {
     "no data": (lambda path, _: None, "does not exist; write it with numpy.savez"),
-    "directory of data": (lambda path, _: path.mkdir(), "is not a regular file"),
+    "directory of data": (lambda path, _: path.mkdir(), "is a directory"),
     "pickled data": (lambda path, _: path.write_bytes(pickle.dumps({})), "is not a readable .npz"),
     "npy": (lambda path, _: np.save(path.open("wb"), np.zeros(2)), "it holds a single array (.npy)"),
     "zipped text": (_zip, "is a zip archive with more than .npy arrays in it"),
@@ -132,6 +132,14 @@ def test_model_and_calibration_files(files, tmp_path, name):
     path = tmp_path / "bad"
     make(path, files.model)
     files.refuses(says=[repr(str(path)), says], **{"model" if name in MODELS else "calibrate": path})
+
+
+def test_a_script_is_no_model(files, tmp_path):
+    path = tmp_path / "train.py"
+    path.touch()
+    files.refuses(
+        says=[f"is a Python script; run it with safe_arm's classes: safe-arm run {path}, or save"], model=path
+    )
 
 
 NEWER = {"schema_version": {"major": 98, "minor": 1}}

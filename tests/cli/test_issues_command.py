@@ -66,6 +66,11 @@ def test_those_of_a_release():
     assert [entry["id"] for entry in json.loads(listed.stdout)] == ids
 
 
+def test_a_release_that_nobody_has_tried_is_said_to_be_one():
+    assert "affect ExecuTorch 9.9, if none is fixed since 1.5.1, the newest" in run("--affecting", "9.9").stdout
+    assert "if none is fixed" not in run("--affecting", "1.5.1").stdout
+
+
 def test_one_in_full():
     (s1,) = (each for each in known_issues() if each.id == "S1")
     result = run("S1")

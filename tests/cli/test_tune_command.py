@@ -1,6 +1,7 @@
 """``safe-arm tune`` and ``safe-arm export --recipe``, end to end."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import faults
@@ -14,7 +15,7 @@ from schemas import check_document
 from safe_arm.cli.request import Request, Target
 from safe_arm.cli.targets import profile_for
 from safe_arm.cli.tune_command import _unreached
-from safe_arm.cli.tuning import _cliff, log_notes
+from safe_arm.cli.tuning import _cliff, _text, log_notes
 from safe_arm.footprint.limits import Limits
 from safe_arm.tuning.applying import fingerprint
 from safe_arm.tuning.metrics import Goal
@@ -141,7 +142,7 @@ def recipe_of(models, name, path):
 
 def test_a_recipe_for_another_model(models, tmp_path):
     recipe = recipe_of(models, "depthwise", tmp_path / "r.json")
-    says = "the recipe is for another model: that one has 7 operators, this one 10"
+    says = "the recipe is for another model: its model has 7 operators, this one 10"
     refused("export", models["attention"], "--recipe", recipe, "-o", tmp_path / "net.pte", says=says)
     assert not (tmp_path / "net.pte").exists()
 
@@ -208,3 +209,12 @@ def test_an_interrupt_leaves_the_best_so_far(models, tmp_path, monkeypatch):
     assert "Interrupted; already written:" in result.stderr
     assert "r.json" in result.stderr
     assert json.loads((tmp_path / "r.json").read_text())["operators"] == {}
+
+
+def test_another_policy_is_recommended_where_it_would_delegate_more():
+    trial = Trial(Choice(), 40.0, 40.0, 1000, "cycles", True)
+    for refused, recommended in ((0, []), (2, ["2 refused islands"])):
+        best = replace(trial, would_keep=refused)
+        found = Found(Goal("SQNR in dB", 30.0), (best,), best, {})
+        lines = _text(found, Path("r.json"), "").splitlines()
+        assert [line.rpartition("delegate ")[2] for line in lines if "--non-fuseable best" in line] == recommended

@@ -18,6 +18,8 @@ from safe_arm.quantizer.graphs.graph_edits import (
     static_sizes,
     tensor_of,
 )
+from safe_arm.quantizer.graphs.operator_schemas import is_mutable
+from safe_arm.quantizer.graphs.own_writes import functional_of
 
 
 def store_fills(model: GraphModule) -> None:
@@ -37,7 +39,23 @@ def _store(node: Node) -> bool:
         return False
     if result.numel() > LARGEST or all(user.op == "output" for user in node.users):
         return False
+    if not _make_readers_functional(node):
+        return False
     value = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
     value.fill_(number)
     replace_node(node, Writer(node).constant(value, "fill"))
+    return True
+
+
+def _make_readers_functional(fill: Node) -> bool:
+    """Give what is written into a tensor a value of its own, and tell whether nothing writes into the tensor now.
+
+    A stored tensor keeps what is written into it from one call to the next.
+    """
+    writes = [reader for reader in fill.users if is_mutable(reader)]
+    functional = [functional_of(write) for write in writes]
+    if None in functional:
+        return False
+    for write, target in zip(writes, functional, strict=True):
+        write.target = target  # type: ignore[assignment]
     return True

@@ -6,7 +6,6 @@ Each takes the arguments of the operator in the order of its schema, and returns
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from safe_arm.quantizer.graphs.graph_edits import is_static, pair
 _ATEN = torch.ops.aten
 #: The dimension that a sequence is given to be an image.
 _ROWS = -2
-#: More windows than these, which have no common distance, are not cut out one by one.
+#: More windows than these are not cut out one by one.
 _MOST_WINDOWS = 16
 
 
@@ -44,32 +43,25 @@ def _adaptive_max_pool1d(x: Tensor, counts: list[int]) -> list[Tensor] | None:
 
 def _are_few(sizes: Sequence[int], counts: list[int]) -> bool:
     """Tell whether all windows can be cut out, and none is empty."""
-    for size, count in zip(sizes, counts, strict=True):
-        if not isinstance(size, int) or not size or not 0 < count <= _MOST_WINDOWS:
+    for size in sizes:
+        if not isinstance(size, int) or not size:
             return False
-    return True
+    return min(counts) > 0 and max(counts) <= _MOST_WINDOWS
 
 
 def _largest_along(x: Tensor, dim: int, count: int) -> Tensor:
     """Return the maxima of windows of rows or columns, which overlap where the count does not divide their number."""
     size = x.shape[dim]
-    starts = [place * size // count for place in range(count)]
-    ends = [-(-(place + 1) * size // count) for place in range(count)]
-    lengths = {end - start for start, end in zip(starts, ends, strict=True)}
-    steps = {after - before for before, after in pairwise(starts)} or {1}
-    if len(lengths) == len(steps) == 1:
-        return _largest(x, dim, lengths.pop(), steps.pop())
     windows = []
-    for start, end in zip(starts, ends, strict=True):
+    for place in range(count):
+        start = place * size // count
+        behind = (place + 1) * size
+        end = -(-behind // count)
         part = _ATEN.slice(x, dim, start, end)
-        windows.append(_largest(part, dim, end - start, 1))
+        sides = [1, 1]
+        sides[dim] = end - start
+        windows.append(_ATEN.max_pool2d(part, sides, [1, 1]))
     return torch.cat(windows, dim)
-
-
-def _largest(x: Tensor, dim: int, length: int, step: int) -> Tensor:
-    if dim == _ROWS:
-        return _ATEN.max_pool2d(x, [length, 1], [step, 1])
-    return _ATEN.max_pool2d(x, [1, length], [1, step])
 
 
 def window_of(x: Tensor, counts: list[int]) -> list[int] | None:

@@ -153,8 +153,10 @@ def _scattered(
 
 def line_of(places: Tensor, dim: int) -> Tensor | None:
     """Return the places along one dimension; None if they are others elsewhere in the index."""
-    lines = places.movedim(dim, 0).flatten(1)
-    if not lines.numel() or not bool((lines == lines[:, :1]).all()):
+    if not places.numel():
+        return None
+    lines = places.movedim(dim, 0).reshape(places.shape[dim], -1)
+    if not bool((lines == lines[:, :1]).all()):
         return None
     return lines[:, 0]
 

@@ -26,6 +26,7 @@ RULES = {
     "filled": lambda m, x, reset: torch.where(reset, torch.fill(m.state, 0.5), x),
     "integers": lambda m, x, reset: x + torch.where(reset, torch.full_like(m.calls, 3), m.calls),
     "truth values": lambda m, x, reset: torch.where(reset | torch.zeros_like(reset), x, 0.5),
+    "written in place": lambda m, x, reset: torch.zeros_like(m.state).add_(x) + torch.ones_like(x).mul_(x).add_(x),
     "other strides": lambda m, x, reset: torch.ones_like(m.rows.t()) + x,
 }
 
@@ -45,6 +46,13 @@ class TestFills(Rewriting):
 
     def case(self, row):
         return stateful(row), self.inputs
+
+
+def test_what_is_written_into_a_fill_is_gone_by_the_next_call():
+    model = exported(stateful(RULES["written in place"]), INPUTS)
+    store_fills(model)
+    assert torch.equal(model(*INPUTS), model(*INPUTS))
+    assert "zeros_like.default" not in model.code
 
 
 def test_a_constant_has_the_sizes_strides_and_dtype():

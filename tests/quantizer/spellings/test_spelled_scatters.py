@@ -31,6 +31,7 @@ class TestScatters(Spelling):
         "rows, in place": lambda m, x, k: torch.zeros(4, 8).index_add_(0, places(), x),
         "columns of a volume": lambda m, x, k: x.new_zeros(2, 4, 4).index_add(1, places(), x.view(2, 6, 4), alpha=0.5),
         "the last dimension": lambda m, x, k: torch.zeros(8, 4).index_add(-1, places(), x.T),
+        "sums of one dimension": lambda m, x, k: torch.zeros(4).scatter_add(0, places(), x[:, 0]) * 2,
         "one row": lambda m, x, k: torch.zeros(4).index_add(0, places(), x[:, 0]),
         "added to values": lambda m, x, k: x.index_add(0, places(), x * 2),
         "scattered": lambda m, x, k: torch.zeros(4, 8).scatter_add(0, wide(), x),
