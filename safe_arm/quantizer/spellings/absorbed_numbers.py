@@ -1,4 +1,4 @@
-"""Leave out what is lost in a number beyond all others, such as the state of -1e38 with which a maximum begins.
+"""Leave out what is lost in a number beyond all others, such as the state of -1e30 with which a maximum begins.
 
 Zeros that are added are lost in any number, such as those of the flat element with which an image is dilated.
 """
@@ -23,12 +23,12 @@ from safe_arm.quantizer.graphs.mask_bounds import SMALLEST_FILL
 
 _ATEN = torch.ops.aten
 _INVERSE_ROOT = _ATEN.rsqrt.default
-#: In a float of 32 bits a number as large as this takes up any other below 2**76.
-_FAR = 2.0**100
+#: In a float of 32 bits a number as large as this takes up any other below 2**39.
+_FAR = 2.0**64
 
 
 def leave_out_absorbed(model: GraphModule) -> None:
-    """Write the other operand of a maximum for one with a constant below -2**100, and so on.
+    """Write the other operand of a maximum for one with a constant below -2**64, and so on.
 
     ``maximum(x, -1e38)`` and ``minimum(x, 1e38)`` are x, ``-1e38 - x`` is -1e38. Stock gives both operands one scale,
     in which nothing is left of x, and which no rescale reaches. A maximum with any other number is a clamp, whose

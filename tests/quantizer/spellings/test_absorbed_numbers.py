@@ -27,6 +27,11 @@ def scan(m, x):
     return total
 
 
+def begin(m, x):
+    """A step of RWKV's maximum whose first state is decayed."""
+    return torch.maximum(torch.full((12, 8), -1e30) - x.exp(), x * 2) * x
+
+
 WRITTEN = {
     "a maximum": lambda m, x: torch.maximum(x * 2, LOW),
     "a maximum with infinity": lambda m, x: torch.maximum(LOW * 2e9, x * 2),
@@ -36,6 +41,7 @@ WRITTEN = {
     "a difference from a high number": lambda m, x: torch.exp(x - HIGH) + x,
     "a sum": lambda m, x: torch.sigmoid(x + LOW) + x,
     "a scan": scan,
+    "a first state": begin,
     "a maximum that is a clamp": lambda m, x: torch.maximum(x * 2, torch.tensor(-1e9)),
     "a minimum that is a clamp": lambda m, x: torch.minimum(torch.full((12, 1), 1e5), x * 2),
     "a maximum with a number that is near": lambda m, x: torch.maximum(x, torch.tensor(-0.1)) * 2,
@@ -55,6 +61,7 @@ class TestNumbers(Whole):
         "two numbers": lambda m, x: torch.maximum(x, torch.tensor([-1e9] * 4 + [-1e8] * 4)),
         "one that is far among others": lambda m, x: torch.maximum(x, torch.tensor([0.0] * 7 + [-1e38])),
         "a sum of constants": lambda m, x: torch.sigmoid(LOW + HIGH) + x,
+        "a sum with a number that is not far": lambda m, x: torch.full((8,), -1e15) + x * 2,
         "a product": lambda m, x: x * HIGH,
         "a difference from zeros": lambda m, x: (torch.zeros(8) - x * 2).sin(),
         "a sum with a zero among others": lambda m, x: x * 2 + torch.tensor([0.0] * 7 + [1.0]),
@@ -64,7 +71,7 @@ class TestNumbers(Whole):
     }
 
 
-@pytest.mark.parametrize("name", ["a maximum", "a minimum"])
+@pytest.mark.parametrize("name", ["a maximum", "a minimum", "a first state"])
 def test_stock_dies(name):
     how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
     graph_module = quantize(Lambda(WRITTEN[name]), (X,), tosa(PROFILES[0]), **how)
