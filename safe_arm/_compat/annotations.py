@@ -134,6 +134,48 @@ def shares(node: Node) -> bool:
     return any(isinstance(spec, SharedQuantizationSpec) for spec in specs)
 
 
+def unshare(node: Node) -> None:
+    """Let a node share quantisation among what it reads and gives, and with no other node.
+
+    Of the places that shared that of another, the first has a plain specification; the others share that one. A place
+    stays as it is if what it refers to ends in no plain one.
+    """
+    annotation = annotation_of(node)
+    firsts: dict[EdgeOrNode, EdgeOrNode] = {}
+    for value, spec in annotation.input_qspec_map.items():
+        own = _unshared(spec, (value, node), firsts)
+        annotation.input_qspec_map[value] = own
+    annotation.output_qspec = _unshared(annotation.output_qspec, node, firsts)
+
+
+def _unshared(
+    spec: QuantizationSpecBase | None,
+    place: EdgeOrNode,
+    firsts: dict[EdgeOrNode, EdgeOrNode],
+) -> QuantizationSpecBase | None:
+    """Return what a place of a node has instead of a specification that refers to another node.
+
+    Args:
+        spec: the specification.
+        place: the place that has it.
+        firsts: the first place of the node that referred to each other place; it is added.
+    """
+    if not isinstance(spec, SharedQuantizationSpec):
+        return spec
+    other = spec.edge_or_node
+    reader = other if isinstance(other, Node) else other[1]
+    own = place if isinstance(place, Node) else place[1]
+    if reader is own:
+        return spec
+    if other in firsts:
+        return SharedQuantizationSpec(firsts[other])
+    plain = plain_spec(spec)
+    if plain is None:
+        return spec
+    firsts[other] = place
+    return plain
+
+
 def shares_place(spec: object, place: object) -> bool:
     """Tell whether a specification refers to a place."""
     return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == place

@@ -21,6 +21,7 @@ from safe_arm._compat.annotations import (
     refused_by_prepare,
     shares,
     unmark_quantized,
+    unshare,
 )
 from safe_arm.core.exceptions import Caught, attempted
 from safe_arm.core.origins import attempted_on
@@ -110,7 +111,8 @@ def refine(
     """Let steps change the annotations of a graph, without those that make torchao or themselves raise.
 
     Args:
-        model: an annotated graph; its annotations are changed in place.
+        model: an annotated graph; its annotations are changed in place. If torchao raises on it before any step, the
+            nodes that make it raise share with no other (T20).
         steps: they change annotations alone, each on top of those before.
         ledger: where to note which step is left out, and why.
     """
@@ -118,6 +120,7 @@ def refine(
     if not _failure(model, steps):
         return
     _restore(before)
+    part_circles(model, ledger)
     for step in steps:
         before = _annotations(model)
         failure = _failure(model, (step,))
@@ -215,6 +218,30 @@ def unshareable(model: GraphModule) -> dict[Node, str]:
         if not isinstance(remains, Caught):
             return {node: reason}
     return dict.fromkeys(candidates[:1], reason)
+
+
+def part_circles(model: GraphModule, ledger: Ledger) -> None:
+    """Let nodes share no quantisation with others until torchao can tell which values share an observer (T20).
+
+    Stock's annotators have been checked before; this is for what our own steps have changed since. A node that still
+    makes torchao raise loses its annotation, and stays float.
+
+    Args:
+        model: an annotated graph; its annotations are changed in place.
+        ledger: where to note the nodes, and why.
+    """
+    for _ in range(ATTEMPTS):
+        culprits = unshareable(model)
+        if not culprits:
+            return
+        for node, why in culprits.items():
+            unshare(node)
+            if not isinstance(attempted(grouped, model), Caught):
+                ledger.add("annotate", f"{node.name} shares with no other: {why}")
+                return
+            node.meta.pop(Q_ANNOTATION_KEY)
+            unmark_quantized(node)
+            ledger.add("annotate", why, node)
 
 
 @contextmanager

@@ -203,9 +203,18 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
     annotation.output_qspec = _widened(narrow)
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
+    _read_narrow(node, narrow)
+
+
+def _read_narrow(node: Node, narrow: QuantizationSpec) -> None:
+    """Let all that read the 8 bits of a value that has 16 ask for them by themselves.
+
+    torchao joins equal reads. If one referred to another, it could join that to the one that refers to it (T20).
+    """
+    places = [node, *((node, reader) for reader in node.users)]
     for reader in node.users:
         specs = getattr(annotation_of(reader), "input_qspec_map", {})
-        if shares_place(specs.get(node), node):
+        if any(shares_place(specs.get(node), place) for place in places):
             specs[node] = narrow
 
 

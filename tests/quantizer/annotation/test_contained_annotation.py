@@ -1,5 +1,6 @@
 """A node that an annotator raises on, or whose values no observer can take, stays float; its neighbours do not."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -15,10 +16,17 @@ from torch import nn
 from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 
 from safe_arm import SafeTOSAQuantizer
-from safe_arm._compat.annotations import Q_ANNOTATION_KEY
+from safe_arm._compat.annotations import Q_ANNOTATION_KEY, grouped, plain_spec
 from safe_arm.core.island import is_marked_quantized, op_name
 from safe_arm.quantizer import ordered_steps
-from safe_arm.quantizer.annotation.contained_annotation import ATTEMPTS, annotate, refine, unobservable, unshareable
+from safe_arm.quantizer.annotation.contained_annotation import (
+    ATTEMPTS,
+    annotate,
+    part_circles,
+    refine,
+    unobservable,
+    unshareable,
+)
 from safe_arm.quantizer.annotation.left_float import Ledger
 
 
@@ -312,6 +320,67 @@ def test_a_step_of_ours_that_fails_is_left_out_and_the_others_are_not(bad, why):
     assert annotations(model) == annotations(other)
     (left,) = ledger
     assert left.reason.startswith(f"{bad.__name__} is left out: {why}")
+
+
+def in_a_circle_by_reads():
+    """A value of 16 bits, read three times in 8: the third read refers to the first, which torchao joins to it."""
+    rule = Lambda(lambda m, x: (lambda y: (y[..., 1:], y.sigmoid(), y[..., :-1]))(m.conv(x)))
+    model = annotated(rule, quantizer_of(), image())
+    first, _, third = model.graph.output_node().args[0]
+    value = third.args[0]
+    plain = plain_spec(third.meta[Q_ANNOTATION_KEY].output_qspec)
+    value.meta[Q_ANNOTATION_KEY].output_qspec = replace(plain, dtype=torch.int16)
+    for reader in value.users:
+        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[value] = plain
+    third.meta[Q_ANNOTATION_KEY].input_qspec_map[value] = SharedQuantizationSpec((value, first))
+    third.meta[Q_ANNOTATION_KEY].output_qspec = SharedQuantizationSpec((value, first))
+    return model, value, third, plain
+
+
+def test_torchao_raises_on_reads_in_a_circle():
+    model, *_ = in_a_circle_by_reads()
+    with pytest.raises(RecursionError):
+        grouped(model)
+
+
+def test_a_circle_that_steps_of_ours_have_left_is_opened_and_the_node_is_named():
+    """The third read asks for its bits itself, its result shares them, and the steps behind are taken."""
+    model, value, third, plain = in_a_circle_by_reads()
+    ledger = Ledger()
+    done = []
+    refine(model, (done.append,), ledger)
+    grouped(model)
+    assert third.meta[Q_ANNOTATION_KEY].input_qspec_map == {value: plain}
+    assert third.meta[Q_ANNOTATION_KEY].output_qspec == SharedQuantizationSpec((value, third))
+    (left,) = ledger
+    why = "torchao cannot tell whose quantisation it shares: RecursionError"
+    assert left.reason == f"{third.name} shares with no other: {why}"
+    assert done == [model, model]
+
+
+def test_a_circle_without_a_plain_specification_is_left_float():
+    model, value, third, _ = in_a_circle_by_reads()
+    for reader in value.users:
+        reader.meta[Q_ANNOTATION_KEY].input_qspec_map[value] = SharedQuantizationSpec((value, third))
+    ledger = Ledger()
+    part_circles(model, ledger)
+    grouped(model)
+    assert ledger
+    assert {left.stage for left in ledger} == {"annotate"}
+
+
+def test_what_torchao_can_tell_keeps_what_it_shares_and_twice_equals_once():
+    ledger = Ledger()
+    model, *_ = in_a_circle_by_reads()
+    part_circles(model, ledger)
+    once = annotations(model)
+    part_circles(model, ledger)
+    assert annotations(model) == once
+    assert len(list(ledger)) == 1
+    model = annotated(Lambda(lambda m, x: torch.relu(m.conv(x)).clamp(max=1.0)), quantizer_of(), image())
+    before = annotations(model)
+    part_circles(model, ledger)
+    assert annotations(model) == before
 
 
 def a_step_that_ends(model):

@@ -118,6 +118,36 @@ def test_a_cell_in_a_loop_is_one_exact_delegate_too(name):
     check_one_exact(graph, SHORT[0], tosa(PROFILES[0]))
 
 
+class Messages(nn.Module):
+    """A graph net: each state is read twice by places, for a message, and by the cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.message = nn.Linear(16, 8).requires_grad_(False)
+        self.cell = nn.GRUCell(8, 8).requires_grad_(False)
+        self.register_buffer("source", torch.tensor([0, 1, 2, 3]))
+        self.register_buffer("target", torch.tensor([1, 2, 3, 0]))
+
+    def forward(self, x):
+        for _ in range(2):
+            pairs = torch.cat([x[self.source], x[self.target]], -1)
+            x = self.cell(self.message(pairs), x)
+        return x
+
+
+def test_a_state_that_others_read_together_has_8_bits_for_each():
+    """If one of them referred to another, torchao's prepare would recurse endlessly (T20)."""
+    inputs = (SAMPLES[0][0][:, 0],)
+    quantizer = quantizer_of()
+    graph = calibrated(exported(Messages(), inputs), quantizer, [inputs])
+    assert quantizer.left_float == ()
+    places = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.index.Tensor)
+    assert len(places) == 4
+    assert {node.args[0].args[-1] for node in places} == {torch.int8}
+    check_one_exact(graph, inputs, tosa(PROFILES[0]))
+
+
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
 def test_states_that_are_passed_in_and_returned_have_8_bits_at_the_border(name):
     def rule(m, x, state, memory):
