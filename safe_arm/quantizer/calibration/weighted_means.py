@@ -37,6 +37,8 @@ def keep_weighted_means(observers: Observers) -> None:
             continue
         weight = stored_value(value)
         rows = weight.detach().movedim(observer.ch_axis, 0).flatten(1)
+        if not rows.numel():
+            continue
         if bool(((rows.sum(1) - 1).abs() < _TOLERANCE).all()):
             find = partial(_qparams, observer._calculate_qparams, observer, rows)
             observer._calculate_qparams = find  # type: ignore[method-assign]

@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from executorch.backends.arm.quantizer import TOSAQuantizer
 from ratios import both_ratios, exactly_on, ours_exactly, quantised, ratio
-from stubborn import exported, quantizer_of
+from small import Built
+from stubborn import calibrated, exported, quantizer_of
 from torchao.quantization.pt2e.observer import PerChannelMinMaxObserver
 
 from safe_arm import SafeTOSAQuantizer
@@ -122,3 +123,12 @@ def test_twice_equals_once():
         keep_weighted_means({place: observer})
         steps.append(observer.calculate_qparams()[0])
     assert steps[0] < steps[1] == steps[2]
+
+
+def test_a_layer_without_outputs_is_left_alone():
+    """All of no rows sum to 1."""
+    layer = torch.nn.Linear(4, 0).requires_grad_(False)
+    net = Built(lambda m, x: torch.cat((m.layer(x), x), -1), layer=layer)
+    x = torch.randn(2, 4, generator=_GENERATOR)
+    graph_module = calibrated(exported(net, (x,)), quantizer_of(), [(x,)])
+    assert graph_module(x).shape == (2, 4)
