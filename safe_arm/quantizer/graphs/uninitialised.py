@@ -57,5 +57,7 @@ def _permuted(write: Writer, layout: Any, value: Tensor, how: dict[str, Any]) ->
     in_memory = value.permute(layout)
     zeros = write(_ATEN.zeros.default, list(in_memory.shape), **how)
     zeros.meta["val"] = in_memory
-    order = sorted(range(len(layout)), key=layout.__getitem__)
+    order = [0] * len(layout)
+    for place, dim in enumerate(layout):
+        order[dim] = place
     return write(_ATEN.permute.default, zeros, order)

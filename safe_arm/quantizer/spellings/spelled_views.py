@@ -118,8 +118,9 @@ def _block_diagonal(blocks: list[Tensor]) -> Tensor | None:
     """Return blocks one below the other, each between zeros."""
     matrices = [torch.atleast_2d(block) for block in blocks]
     columns = [matrix.shape[1] for matrix in matrices]
-    if not all(isinstance(size, int) for size in columns):
-        return None
+    for size in columns:
+        if not isinstance(size, int):
+            return None
     rows = []
     before = 0
     for matrix, size in zip(matrices, columns, strict=True):
