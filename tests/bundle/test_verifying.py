@@ -127,7 +127,7 @@ def test_a_flipped_bit_of_a_graph_is_named(ethos_u, tmp_path):
 
 def test_a_flipped_instruction_is_the_program_s(between, tmp_path):
     pte = between.copied(tmp_path)
-    flip(pte, b"aten::trunc", 9)
+    flip(pte, b"aten::atan2", 9)
     assert failed(pte) == ["net.pte"]
 
 

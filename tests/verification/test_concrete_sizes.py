@@ -107,7 +107,7 @@ def strided():
     """A convolution, what the CPU does with it, every second row, and another convolution."""
     torch.manual_seed(0)
     first, second = torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 4, 2)
-    return Built(lambda m, x: m.second(torch.cumprod(m.first(x), 1)[:, :, ::2]), first=first, second=second)
+    return Built(lambda m, x: m.second(torch.i0(m.first(x))[:, :, ::2]), first=first, second=second)
 
 
 @lowers

@@ -70,7 +70,4 @@ def _composite_of(node: Node) -> OpOverload | None:
         return None
     if op_name(node).removesuffix("_") not in _COMPOSITES:
         return None
-    composite = functional_of(node) if op_name(node).endswith("_") else target
-    if composite is None or not composite._can_decompose():
-        return None
-    return composite
+    return functional_of(node) if op_name(node).endswith("_") else target

@@ -86,7 +86,6 @@ def test_a_bias_of_what_reads_a_few_whole_numbers_keeps_its_bits():
 #: Values that are seldom whole numbers, or of which 8 bits have not each.
 NEAR = {
     "half a number": (lambda m, x: x.floor() * 0.5, SIGNED),
-    "decimals": (lambda m, x: torch.round(x * 0.3, decimals=1), SIGNED),
     "a choice": (lambda m, x: torch.where(x > 0, x.floor(), 0.5), SIGNED),
     "a padding": (lambda m, x: F.pad(x.floor(), (1, 1), value=0.5), SIGNED),
     "a constant": (lambda m, x: x.ceil() + TABLE, SIGNED),
