@@ -70,4 +70,6 @@ def _composite_of(node: Node) -> OpOverload | None:
         return None
     if op_name(node).removesuffix("_") not in _COMPOSITES:
         return None
-    return functional_of(node) if op_name(node).endswith("_") else target
+    if op_name(node).endswith("_"):
+        return functional_of(node)
+    return target
