@@ -258,6 +258,20 @@ def place_of(spec: object) -> tuple[EdgeOrNode | None, QuantizationSpec | None]:
     return place, spec if isinstance(spec, QuantizationSpec) else None
 
 
+def in_int16(
+    spec: QuantizationSpec, observer: type[MinMaxObserver]
+) -> QuantizationSpec:
+    """Return a specification of 16 bits, symmetric for each tensor, with an observer in place of its own."""
+    limits = torch.iinfo(torch.int16)
+    return replace(
+        observed_by(spec, observer),
+        dtype=torch.int16,
+        quant_min=limits.min,
+        quant_max=limits.max,
+        qscheme=torch.per_tensor_symmetric,
+    )
+
+
 def spec_at(place: EdgeOrNode) -> QuantizationSpecBase | None:
     """Return the specification that the annotation of a node has for a place; None if it has none."""
     value, reader = (place, place) if isinstance(place, Node) else place

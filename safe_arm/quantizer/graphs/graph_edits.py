@@ -282,7 +282,7 @@ def add_constant(
     return node
 
 
-#: What a slice reads if its arguments are left out: of the first dimension, from the first element to the last.
+#: The arguments of a slice of all elements, in the order of its schema.
 _WHOLE_SLICE = (None, 0, 0, sys.maxsize)
 
 

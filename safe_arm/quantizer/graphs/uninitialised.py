@@ -6,7 +6,7 @@ a range of 1e25 leaves every real value at zero.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ def _fill(node: Node) -> None:
     elif node.target in _NEW:
         zeros = write(_ATEN.new_zeros.default, *node.args[:2], **how)
     elif node.target is _PERMUTED:
-        zeros = _permuted(write, node.args[1], value, how)
+        zeros = _permuted(write, list(node.args[1]), value, how)  # type: ignore[arg-type]
     else:
         how.pop("memory_format", None)
         zeros = write(_ATEN.zeros.default, node.args[0], **how)
@@ -52,7 +52,9 @@ def _fill(node: Node) -> None:
     replace_node(node, zeros)
 
 
-def _permuted(write: Writer, layout: Any, value: Tensor, how: dict[str, Any]) -> Node:
+def _permuted(
+    write: Writer, layout: list[int], value: Tensor, how: Mapping[str, object]
+) -> Node:
     """Write zeros whose dimensions have an order of their own in memory."""
     in_memory = value.permute(layout)
     zeros = write(_ATEN.zeros.default, list(in_memory.shape), **how)

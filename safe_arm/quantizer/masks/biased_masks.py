@@ -8,8 +8,10 @@ from torch.fx import GraphModule, Node
 from safe_arm.quantizer.graphs.constant_values import ConstantValues
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
+    depends_on_input,
     either_way,
     is_call,
+    is_read_once,
     replace_node,
 )
 from safe_arm.quantizer.graphs.mask_bounds import MASKED
@@ -66,10 +68,35 @@ def _before_added(
         if added_to_mask and values.of(mask) is None:
             continue  # Each of two masks would be added before the other without end.
         if isinstance(bias, Node) and _masks(mask, total, values):
-            shifted = Writer(total)(_ADD, scores, bias)
+            shifted = _with_bias(Writer(total), scores, bias)
             total.args = (shifted, mask)
             return [shifted, total]
     return []
+
+
+def _with_bias(write: Writer, scores: Node, bias: Node) -> Node:
+    """Add a bias to scores, and to another one first if neither depends on an input: the scores are rounded once."""
+    other = _bias_in(scores)
+    if other is None or depends_on_input(bias):
+        return write(_ADD, scores, bias)
+    biases = write(_ADD, other, bias)
+    (unbiased,) = (term for term in scores.args if term is not other)
+    shifted = write(_ADD, unbiased, biases)
+    replace_node(scores, shifted)
+    return shifted
+
+
+def _bias_in(scores: Node) -> Node | None:
+    """Return what depends on no input and is added to scores that nothing else reads; None for any other value."""
+    if not is_call(scores, _ADD):
+        return None
+    if not is_read_once(scores):
+        return None
+    for other, unbiased in either_way(scores):
+        if depends_on_input(other) or not depends_on_input(unbiased):
+            continue
+        return other
+    return None
 
 
 def _before_filled(

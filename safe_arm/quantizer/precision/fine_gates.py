@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import replace
 from math import prod
 
 import torch
@@ -17,9 +16,9 @@ from torchao.quantization.pt2e.quantizer import (
 from safe_arm._compat.annotations import (
     ScaleAndZero,
     annotation_of,
+    in_int16,
     int8_spec,
     is_calibrated,
-    observed_by,
     plain_spec,
     shares_place,
     spec_at,
@@ -41,7 +40,6 @@ _GATES = (_ATEN.sigmoid.default, _ATEN.tanh.default)
 _PRODUCT = _ATEN.mul.Tensor
 _SUMS = (_SUM, _ATEN.sub.Tensor)
 _ARITHMETIC = (*_SUMS, _PRODUCT, *_GATES)
-_MOST = torch.iinfo(torch.int16).max
 
 
 class SpaciousObserver(MinMaxObserver):
@@ -167,7 +165,7 @@ def _widen_inputs(node: Node) -> None:
         if node.target in _SUMS and value is not first and first in specs:
             specs[value] = SharedQuantizationSpec((first, node))
         else:
-            specs[value] = _widened(narrow)
+            specs[value] = in_int16(narrow, SpaciousObserver)
 
 
 def _copy_factories(node: Node) -> None:
@@ -200,7 +198,7 @@ def _widen_output(node: Node, cells: dict[Node, int]) -> None:
         reader in cells and reader.target is not _LAYER for reader in node.users
     ):
         return
-    annotation.output_qspec = _widened(narrow)
+    annotation.output_qspec = in_int16(narrow, SpaciousObserver)
     if node.target in _SUMS and node.args[0] in annotation.input_qspec_map:
         annotation.output_qspec = SharedQuantizationSpec((node.args[0], node))
     _read_narrow(node, narrow)
@@ -216,14 +214,3 @@ def _read_narrow(node: Node, narrow: QuantizationSpec) -> None:
         specs = getattr(annotation_of(reader), "input_qspec_map", {})
         if any(shares_place(specs.get(node), place) for place in places):
             specs[node] = narrow
-
-
-def _widened(spec: QuantizationSpec) -> QuantizationSpec:
-    """Return the specification of 16 bits in place of that of 8."""
-    return replace(
-        observed_by(spec, SpaciousObserver),
-        dtype=torch.int16,
-        quant_min=-_MOST - 1,
-        quant_max=_MOST,
-        qscheme=torch.per_tensor_symmetric,
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import MinMaxObserver
@@ -14,9 +12,9 @@ from torchao.quantization.pt2e.quantizer import (
 
 from safe_arm._compat.annotations import (
     annotation_of,
+    in_int16,
     int8_spec,
     is_calibrated,
-    observed_by,
     spec_at,
     specs_read,
 )
@@ -62,7 +60,7 @@ def _widen_ones(window: Node, part: Node, padded: Node, spec: QuantizationSpec) 
     if int8_spec(spec_at(part)) is None or len(padded.users) > 1:
         return
     shared = SharedQuantizationSpec((part, padded))
-    specs_read(padded)[part] = _widened(spec)
+    specs_read(padded)[part] = in_int16(spec, MinMaxObserver)
     annotation_of(padded).output_qspec = shared
     specs_read(window)[padded] = shared
 
@@ -87,7 +85,7 @@ def _is_window(node: Node) -> bool:
 
 
 def _widen(product: Node, parts: list[Node], spec: QuantizationSpec) -> None:
-    annotation_of(product).output_qspec = _widened(spec)
+    annotation_of(product).output_qspec = in_int16(spec, MinMaxObserver)
     shared = SharedQuantizationSpec(product)
     for reader in product.users:
         specs_read(reader)[product] = shared
@@ -98,15 +96,3 @@ def _widen(product: Node, parts: list[Node], spec: QuantizationSpec) -> None:
             annotation_of(padded).output_qspec = shared
             for window in padded.users:
                 specs_read(window)[padded] = shared
-
-
-def _widened(spec: QuantizationSpec) -> QuantizationSpec:
-    """Return the specification of 16 bits in place of that of 8."""
-    most = torch.iinfo(torch.int16).max
-    return replace(
-        observed_by(spec, MinMaxObserver),
-        dtype=torch.int16,
-        quant_min=-most - 1,
-        quant_max=most,
-        qscheme=torch.per_tensor_symmetric,
-    )

@@ -46,7 +46,9 @@ def _are_few(sizes: Sequence[int], counts: list[int]) -> bool:
     for size in sizes:
         if not isinstance(size, int) or not size:
             return False
-    return min(counts) > 0 and max(counts) <= _MOST_WINDOWS
+    if min(counts) < 1:
+        return False
+    return max(counts) <= _MOST_WINDOWS
 
 
 def _largest_along(x: Tensor, dim: int, count: int) -> Tensor:
