@@ -11,14 +11,15 @@ from lowering import PROFILES, delegates, lower, quantize, tosa
 from patches_of import patched
 from small import Lambda, image
 
-from safe_arm import SafeArmPartitioner
+from safe_arm import SafeArmPartitioner, seams
 from safe_arm._compat.upstream import TOSABackend, TOSAPartitioner
 from safe_arm.acceleration import provenance
 
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """Counts the entries of history made while the backend runs."""
+    """Counts the entries of history made while the backend runs; what ours patches stays patched behind the test."""
+    seams.install()
     sources = []
     inside = []
     init = fx_traceback.NodeSource.__init__

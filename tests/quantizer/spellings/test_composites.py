@@ -46,6 +46,8 @@ SUMS = {
     "below a curve": lambda m, x, y: torch.trapezoid(x, dim=-1) + y[:, 0],
     "below a curve at places": lambda m, x, y: torch.trapezoid(x, torch.linspace(0, 1, 8).square(), dim=-1) + y[:, 0],
     "below a curve so far": lambda m, x, y: torch.cumulative_trapezoid(x, dim=-1) + y[..., 1:],
+}
+PRODUCTS = {
     "product of matrices": lambda m, x, y: torch.linalg.matmul(x, y) + y,
     "power of a matrix": lambda m, x, y: torch.linalg.matrix_power(x * 0.3, 3) + y,
     "product of several": lambda m, x, y: torch.linalg.multi_dot([x[0], y[0], x[1]]) + y,
@@ -58,7 +60,7 @@ SUMS = {
 class TestComposites(Spelling):
     step = staticmethod(take_composites_apart)
     inputs = INPUTS
-    written: ClassVar = {**FUNCTIONS, **SHAPES, **SUMS}
+    written: ClassVar = {**FUNCTIONS, **SHAPES, **SUMS, **PRODUCTS}
     kept: ClassVar = {
         "stock knows it": lambda m, x, y: x.reshape(2, 64) * 2,
         "one of ours knows it": lambda m, x, y: torch.einsum("bij,bkj->bik", x, y),
@@ -68,7 +70,12 @@ class TestComposites(Spelling):
 
     @property
     def proven(self):
-        return {"functions": together(FUNCTIONS), "shapes": together(SHAPES), "sums": together(SUMS)}
+        return {
+            "functions": together(FUNCTIONS),
+            "shapes": together(SHAPES),
+            "sums": together(SUMS),
+            "products": together(PRODUCTS),
+        }
 
 
 def test_a_composite_in_place_is_taken_apart():
@@ -78,8 +85,9 @@ def test_a_composite_in_place_is_taken_apart():
     assert "arctan" not in model.code
 
 
-@pytest.mark.parametrize("rule", SUMS.values(), ids=SUMS)
-def test_it_is_as_good_as_its_borders(rule):
+@pytest.mark.parametrize("name", [*SUMS, *PRODUCTS])
+def test_it_is_as_good_as_its_borders(name):
+    rule = {**SUMS, **PRODUCTS}[name]
     draws = [torch.Generator().manual_seed(seed) for seed in range(4)]
     samples = [tuple(torch.randn(2, 2, 8, 8, generator=draw)) for draw in draws]
     borders, ours = borders_and_ours(rule, samples)
