@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -11,18 +12,17 @@ from itertools import islice
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.fx.node import Argument
 from torch.utils._pytree import tree_leaves
 
 from safe_arm.core.island import QUANTIZE, QParams, is_dequantize, op_name
-from safe_arm.core.operators import ElementOrigin, named, operators
-from safe_arm.core.programs import Program
+from safe_arm.core.programs import Program, constants
 from safe_arm.verification.delegate import user_inputs
 from safe_arm.verification.evaluation import (
     EndlessLoopError,
     EvaluationError,
     evaluated,
 )
+from safe_arm.verification.index_ranges import MOVES, index_range, writes_to
 
 #: Largest distance from a code, in codes, of floats that are quantised first thing: they are never near a tie.
 _JITTER = 0.4
@@ -36,6 +36,8 @@ PATCHES = 6
 Interval = tuple[int, int]
 #: Range of integers that are neither codes nor indices themselves.
 _INT8 = (-128, 127)
+#: Range of integers that no index is computed from.
+_UNLIMITED = (-math.inf, math.inf)
 #: Largest integers to try instead, from 0, where an index computed from that range leads beyond its table.
 _SMALLER = (127, 63, 31, 15, 7, 3, 1, 0)
 #: Largest distance from the zero point, in codes, of the values of a quiet row.
@@ -76,8 +78,9 @@ class _Domain:
 
     def random(self, generator: torch.Generator) -> Tensor:
         if self.unique:
-            indices = torch.randperm(int(self.high) + 1, generator=generator)
-            return self._distinct(indices)
+            number = int(self.high) + 1 - int(self.low)
+            indices = torch.randperm(number, generator=generator)
+            return self._distinct(indices + int(self.low))
         if self.dtype.is_floating_point and not self.quantised:
             return torch.randn(self.shape, generator=generator).to(self.dtype)
         # All codes are shuffled, each equally often: a single entry of a table may be wrong.
@@ -128,7 +131,7 @@ class _Domain:
 
     def filled(self, code: float) -> Tensor:
         if self.unique:
-            upwards = torch.arange(int(self.high) + 1)
+            upwards = torch.arange(int(self.low), int(self.high) + 1)
             return self._distinct(upwards.flip(0) if code == self.high else upwards)
         if self.dtype.is_floating_point:
             value = (code - self.zero) * self.scale
@@ -228,20 +231,18 @@ def stimuli(
             beyond its table.
     """
     integers = _INT8 if state is None else _fitting(program, state)
-    made = (_few if count < STIMULI else _all)(program, integers)
+    domains = _domains(program, integers, state)
+    made = (_few if count < STIMULI else _all)(program, domains)
     yield from islice(made, count)
 
 
 def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
     """Return the widest integers that a graph can be evaluated on, because it may compute an index from them."""
-    for node in user_inputs(program):
-        if _domain(node, (0, 0)).high != _domain(node, (0, 1)).high:
-            break
-    else:
+    if _domains(program, (0, 0), state) == _domains(program, (0, 1), state):
         return _INT8
     for integers in (_INT8, *((0, largest) for largest in _SMALLER)):
         try:
-            for stimulus in _all(program, integers):
+            for stimulus in _all(program, _domains(program, integers, state)):
                 with suppress(EndlessLoopError):
                     evaluated(program, state, stimulus.inputs)
         except EvaluationError:
@@ -250,9 +251,8 @@ def _fitting(program: Program, state: Mapping[str, Tensor]) -> Interval:
     return _INT8
 
 
-def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:
-    domains = [_domain(node, integers) for node in user_inputs(program)]
-    everything = {each.name: each for each in _all(program, integers)}
+def _few(program: Program, domains: Sequence[_Domain]) -> Iterator[Stimulus]:
+    everything = {each.name: each for each in _all(program, domains)}
     yield everything.pop("random")
     generator = torch.Generator().manual_seed(zlib.crc32(b"patchwork"))
     patched = [
@@ -265,9 +265,7 @@ def _few(program: Program, integers: Interval) -> Iterator[Stimulus]:
             yield everything[name]
 
 
-def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
-    domains = [_domain(node, integers) for node in user_inputs(program)]
-
+def _all(program: Program, domains: Sequence[_Domain]) -> Iterator[Stimulus]:
     def stimulus(name: str, of: Callable[[_Domain], Tensor]) -> Stimulus:
         return Stimulus(name, tuple(map(of, domains)))
 
@@ -295,7 +293,23 @@ def _all(program: Program, integers: Interval) -> Iterator[Stimulus]:
     yield Stimulus("uneven rows", tuple(uneven))
 
 
-def _domain(placeholder: Node, integers: Interval) -> _Domain:
+def _domains(
+    program: Program, integers: Interval, state: Mapping[str, Tensor] | None
+) -> list[_Domain]:
+    """Return the domain of each input.
+
+    Args:
+        program: the delegate's exported program.
+        integers: the range of those that are neither codes nor indices.
+        state: its parameters, buffers and constants by name, if they are known.
+    """
+    known = {} if state is None else constants(program, state)
+    return [_domain(node, integers, known) for node in user_inputs(program)]
+
+
+def _domain(
+    placeholder: Node, integers: Interval, known: Mapping[Node, Tensor]
+) -> _Domain:
     value = placeholder.meta["val"]
     shape = tuple(value.shape)
     dtype = value.dtype
@@ -312,15 +326,14 @@ def _domain(placeholder: Node, integers: Interval) -> _Domain:
         return _Domain(shape, dtype, low, high, q.zero_point)
     if dtype == torch.bool:
         return _Domain(shape, dtype, 0, 1, 0)
-    moved = {placeholder, *readers}
-    bounds: list[int] = []
-    for node in readers:
-        bounds += _index_bounds(node, moved)
-    if bounds:
-        writes = not _WRITES.isdisjoint(map(op_name, readers))
-        return _Domain(shape, dtype, 0, min(bounds) - 1, 0, unique=writes)
+    lowest, highest = index_range(placeholder, known) or _UNLIMITED
     least, largest = integers
-    return _Domain(shape, dtype, max(torch.iinfo(dtype).min, least), largest, 0)
+    if math.isinf(lowest):
+        lowest = max(torch.iinfo(dtype).min, least)
+    if math.isinf(highest):
+        highest = largest
+    unique = writes_to(placeholder)
+    return _Domain(shape, dtype, lowest, highest, max(lowest, 0), unique=unique)
 
 
 def _codes(q: QParams) -> Interval:
@@ -343,41 +356,5 @@ def _readers(node: Node) -> Iterator[Node]:
     """Yield what reads a value, directly or through operators that only move it or cast it."""
     for user in node.users:
         yield user
-        if op_name(user) in _MOVES and node in tree_leaves(user.args[0]):
+        if op_name(user) in MOVES and node in tree_leaves(user.args[0]):
             yield from _readers(user)
-
-
-_WRITES = named("index_copy index_fill index_put index_put_ scatter scatter_src")
-_SHIFTS = frozenset(
-    ("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__")
-)
-_MOVES = operators(
-    ElementOrigin.VIEW, ElementOrigin.PART, ElementOrigin.JOINED, ElementOrigin.CAST
-)
-
-
-def _index_bounds(reader: Node, moved: Collection[Node]) -> Iterator[int]:
-    """Yield the bounds that an index, which may have been moved, must stay below: a size, or the bits of a shift."""
-    name = op_name(reader).removeprefix("aten::")
-
-    def size(node: Argument, dim: Argument) -> int:
-        return node.meta["val"].shape[dim]  # type: ignore
-
-    if name in (
-        "index_select",
-        "gather",
-        "index_copy",
-        "scatter",
-        "scatter_add",
-        "index_fill",
-        "scatter_src",
-    ):
-        yield size(reader.args[0], reader.args[1])
-    elif name in _SHIFTS and reader.args[0] not in moved:
-        yield torch.iinfo(reader.meta["val"].dtype).bits
-    elif name == "embedding":
-        yield size(reader.args[0], 0)
-    elif name in ("index", "index_put", "index_put_") or name.startswith("index."):
-        for dim, index in enumerate(reader.args[1]):  # type: ignore[arg-type]
-            if index in moved and index.meta["val"].dtype != torch.bool:
-                yield size(reader.args[0], dim)
