@@ -105,6 +105,7 @@ from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
 from safe_arm.quantizer.spellings.parted_layers import part_layers
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
+from safe_arm.quantizer.spellings.run_time_gathers import gather_at_run_time
 from safe_arm.quantizer.spellings.run_time_indices import select_at_run_time
 from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
@@ -152,6 +153,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     compute_constants,
     part_layers,
     select_at_run_time,
+    gather_at_run_time,
     spell_out_dynamic_attention,
     leave_out_absorbed,
     spell_out_masks,
@@ -222,7 +224,7 @@ OF_INT8_ALONE = (
 #: Steps that make one operator of several, which may have configs of their own.
 OF_ONE_CONFIG = (fold_constant_factors,)
 #: Steps for operators that no Ethos-U55 has.
-NOT_ON_ETHOS_U55 = (select_at_run_time,)
+NOT_ON_ETHOS_U55 = (select_at_run_time, gather_at_run_time)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (
     compute_in_float32,

@@ -128,7 +128,10 @@ def _places(node: Argument, dim: Argument) -> Range:
 
 
 def _before(
-    user: Node, node: Node, result: Range, constants: Mapping[Node, Tensor]
+    user: Node,
+    node: Node,
+    result: Range,
+    constants: Mapping[Node, Tensor],
 ) -> Range | None:
     """Return the range of an operand that an operator of it and constants turns into a range of its result."""
     name = op_name(user)
@@ -165,7 +168,9 @@ def _before_product(result: Range, by: float) -> Range:
         return -math.inf, math.inf
     if by < 0:
         low, high = high, low
-    return _whole(low / by, math.ceil), _whole(high / by, math.floor)
+    least = _whole(low / by, math.ceil)
+    largest = _whole(high / by, math.floor)
+    return least, largest
 
 
 def _before_quotient(result: Range, by: float) -> Range:
@@ -174,7 +179,9 @@ def _before_quotient(result: Range, by: float) -> Range:
 
 
 def _before_limits(
-    user: Node, result: Range, constants: Mapping[Node, Tensor]
+    user: Node,
+    result: Range,
+    constants: Mapping[Node, Tensor],
 ) -> Range | None:
     """Return the range of what is clamped: it needs no limit where the clamp has one that is as tight."""
     limits = _clamp(user, constants)
