@@ -50,6 +50,7 @@ from safe_arm.fallback.load_check import check_fallbacks_load
 from safe_arm.partitioner import shelf
 from safe_arm.partitioner.argmax_of_codes import with_argmax_of_codes
 from safe_arm.partitioner.bytes_as_codes import with_bytes_as_codes
+from safe_arm.partitioner.casts_of_codes import with_casts_of_codes
 from safe_arm.partitioner.checks import POLICIES, Policy
 from safe_arm.partitioner.demotion import warn_of
 from safe_arm.partitioner.float_moves import with_moves_spelled_out
@@ -357,6 +358,7 @@ class SafeArmPartitioner(TOSAPartitioner):
         exported_program = marked_again(exported_program)
         exported_program = with_folded_weights(exported_program)
         exported_program = with_argmax_of_codes(exported_program, self._integers)
+        exported_program = with_casts_of_codes(exported_program, self._integers)
         if self.tosa_spec.support_integer():
             exported_program = with_bytes_as_codes(exported_program)
         if self.tosa_spec.support_float():
