@@ -113,6 +113,7 @@ from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
 from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings.spelled_unpools import write_unpools
 from safe_arm.quantizer.spellings.spellings import spell_out_operators
+from safe_arm.quantizer.spellings.whole_operands import read_whole_operands
 from safe_arm.quantizer.training.trained_norms import keep_statistics
 
 #: Our steps before and after stock's passes, in order; each changes a graph in place and may be left out.
@@ -152,6 +153,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     fold_constant_factors,
     compute_constants,
     part_layers,
+    read_whole_operands,
     select_at_run_time,
     gather_at_run_time,
     spell_out_dynamic_attention,

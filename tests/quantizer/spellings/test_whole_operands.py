@@ -1,0 +1,45 @@
+"""Arithmetic of floats reads whole numbers as floats."""
+
+from typing import ClassVar
+
+import torch
+from lowering import PROFILES, RELEASE, lower_exactly, min_max, quantize, tosa
+from rewriting import Rewriting
+from small import Lambda
+
+from safe_arm.quantizer.spellings.whole_operands import read_whole_operands
+
+X = torch.rand(2, 32, generator=torch.Generator().manual_seed(1)) * 15
+TABLE = torch.linspace(0, 1, 17).sqrt()
+
+
+def interpolated(m, x):
+    place = x.floor().clamp(0, 15).long()
+    return torch.lerp(TABLE[place], TABLE[place + 1], x - place)
+
+
+class TestWholeOperands(Rewriting):
+    step = staticmethod(read_whole_operands)
+    inputs = (X,)
+    also = ((-X,),)
+    written: ClassVar = {
+        "a difference": lambda m, x: x - x.floor().long(),
+        "a sum": lambda m, x: x.ceil().int() + x,
+        "a product": lambda m, x: x * x.trunc().long(),
+        "a clamp": lambda m, x: x - x.round().clamp(-3, 3.0).int(),
+    }
+    gone = ("aten.to.dtype",)
+    kept: ClassVar = {
+        "a fraction": lambda m, x: x - x.long(),
+        "a clamp by a fraction": lambda m, x: x - x.floor().clamp(0, 2.5).long(),
+        "a quotient": lambda m, x: (x + 1) / x.floor().long(),
+        "integers": lambda m, x: x.floor().long() - x.ceil().long(),
+        "8 bits": lambda m, x: x - x.floor().to(torch.int8),
+    }
+
+
+def test_an_interpolated_table_is_one_exact_delegate():
+    if RELEASE < (1, 5):
+        return
+    graph_module = quantize(Lambda(interpolated), (X,), tosa(PROFILES[0]), config=min_max())
+    lower_exactly(graph_module, tosa(PROFILES[0]), (X,), (X.flip(0),))
