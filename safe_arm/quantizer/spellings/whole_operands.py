@@ -49,16 +49,10 @@ def _read_floats(node: Node) -> bool:
     is_changed = False
     for operand in list(node.all_input_nodes):
         whole = _before_cast(operand)
-        if whole is not None and _has_other(node, operand):
+        if whole is not None:
             node.replace_input_with(operand, whole)
             is_changed = True
     return is_changed
-
-
-def _has_other(node: Node, operand: Node) -> bool:
-    """Tell whether an operator has floats, so that they decide its dtype."""
-    others = set(node.all_input_nodes) - {operand}
-    return any(map(is_float32, others))
 
 
 def _before_cast(operand: Node) -> Node | None:

@@ -26,6 +26,7 @@ class TestWholeOperands(Rewriting):
         "a difference": lambda m, x: x - x.floor().long(),
         "a sum": lambda m, x: x.ceil().int() + x,
         "a product": lambda m, x: x * x.trunc().long(),
+        "a multiple": lambda m, x: x.floor().long() * 0.5,
         "a clamp": lambda m, x: x - x.round().clamp(-3, 3.0).int(),
     }
     gone = ("aten.to.dtype",)
