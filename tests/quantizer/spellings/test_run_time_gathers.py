@@ -39,6 +39,9 @@ FROM_START = {
     "repeated in part": lambda m, x, k, y: (y + 1).gather(0, x[:, :1].argmax(0, keepdim=True).expand(-1, 3, -1)),
     "rows in part": lambda m, x, k, y: (y + 1).gather(0, x[..., :1].argmax(0, keepdim=True).expand(-1, -1, 5)),
     "repeated twice": lambda m, x, k, y: (y + 1).gather(1, x[:1, :, :1].argmax(1, keepdim=True).expand(2, -1, 8)),
+    "repeated along the dimension": lambda m, x, k, y: (y + 1).gather(
+        1, x[..., :1].argmax(1, keepdim=True).expand(-1, 2, 8)
+    ),
     "a remainder": lambda m, x, k, y: (y + 1).gather(2, x.argmax(2, keepdim=True) % 8),
     "along the last dimension": lambda m, x, k, y: torch.take_along_dim(y + 1, x.argmax(2, keepdim=True), -1),
     "along all": lambda m, x, k, y: torch.take_along_dim(y + 1, x.argmax(2)),
