@@ -88,10 +88,12 @@ def _arguments(node: Node) -> tuple[Any, Any, Any, bool]:
     return x, dim, index, wraps
 
 
-def _plain(index: Any) -> Any:
+def _plain(index: Node) -> Node:
     """Return an index without a cast from 32 bits, that of an extreme without a remainder that leaves it as it is."""
-    if is_call(index, _ATEN.to.dtype) and has_dtype(index.args[0], torch.int32):
-        return index.args[0]
+    if is_call(index, _ATEN.to.dtype):
+        narrow = index.args[0]
+        if isinstance(narrow, Node) and has_dtype(narrow, torch.int32):
+            return narrow
     if not is_call(index, _ATEN.remainder.Scalar):
         return index
     place, size = index.args

@@ -5,10 +5,9 @@ In ``i = p.floor().long()`` and ``p - i`` the difference casts the index back, o
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 
 from safe_arm.quantizer.graphs.graph_edits import (
     is_call,
@@ -59,19 +58,22 @@ def _before_cast(operand: Node) -> Node | None:
     """Return the float of a whole number that was cast to an integer; None for any other value."""
     if not is_call(operand, _CAST):
         return None
-    source: Any = operand.args[0]
-    if operand.args[1] not in _INTEGERS or not is_float32(source):
+    source, dtype = operand.args[:2]
+    assert isinstance(source, Node)
+    if dtype not in _INTEGERS or not is_float32(source):
         return None
     if _is_whole(source):
         return source
     return None
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Argument) -> bool:
     """Tell whether a value is a whole number, or one between whole numbers."""
+    if not isinstance(value, Node):
+        return False
     if is_call(value, _ATEN.clamp.default):
         limits = value.args[1:]
         if any(isinstance(limit, float) and limit % 1 for limit in limits):
             return False
         return not value.kwargs and _is_whole(value.args[0])
-    return isinstance(value, Node) and value.target in _WHOLE
+    return value.target in _WHOLE

@@ -2,10 +2,13 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer
 from lowering import PROFILES, RELEASE, lower_exactly, min_max, quantize, tosa
 from rewriting import Rewriting
 from small import Lambda
+from spelled import refused
 
 from safe_arm.quantizer.spellings.whole_operands import read_whole_operands
 
@@ -39,8 +42,15 @@ class TestWholeOperands(Rewriting):
     }
 
 
-def test_an_interpolated_table_is_one_exact_delegate():
-    if RELEASE < (1, 5):
-        return
-    graph_module = quantize(Lambda(interpolated), (X,), tosa(PROFILES[0]), config=min_max())
-    lower_exactly(graph_module, tosa(PROFILES[0]), (X,), (X.flip(0),))
+@pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 has no operator for rows that run time selects")
+class TestInterpolatedTable:
+    spec = staticmethod(lambda: tosa(PROFILES[0]))
+
+    def test_stock_reads_it_on_the_cpu(self):
+        how = {"quantizer_class": TOSAQuantizer, "config": min_max()}
+        left = refused(quantize(Lambda(interpolated), (X,), self.spec(), **how), (X,))
+        assert "dim_order_ops::_to_dim_order_copy" in left
+
+    def test_ours_is_one_exact_delegate(self):
+        graph_module = quantize(Lambda(interpolated), (X,), self.spec(), config=min_max())
+        lower_exactly(graph_module, self.spec(), (X,), (X.flip(0),))
