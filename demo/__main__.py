@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from demo.quiet import output_to
 
 OUT = Path("out")
-PANELS = ("noisy", "float", "stock", "safe_arm, propagate")
+PANELS = ("noisy photograph", "float in PyTorch", "stock", "safe_arm, propagate")
 
 
 def main() -> int:

@@ -34,6 +34,8 @@ from safe_arm.core.macs import macs
 from safe_arm.verification.double import evaluate_in_double
 from safe_arm.verification.reference_model import run_lowered
 
+NOISY = "noisy photograph"
+FLOAT = "float in PyTorch"
 INT8 = "int8 in PyTorch"
 WAYS = ("stock", "safe_arm, reject", "safe_arm, propagate")
 
@@ -155,7 +157,7 @@ def references() -> list[Row]:
     clean, noisy = held_out()
     graph = quantised(TOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT+FP")))
     with torch.no_grad():
-        images = {"noisy": noisy, "float": noisy - trained()(noisy), INT8: noisy - graph(noisy)}
+        images = {NOISY: noisy, FLOAT: noisy - trained()(noisy), INT8: noisy - graph(noisy)}
     evaluate_in_double(graph)
     codes = {INT8: round(float((noisy - graph(noisy) - images[INT8]).abs().max()) / output_step(graph))}
     return [Row("reference", name, image, psnr(image, clean), codes.get(name)) for name, image in images.items()]

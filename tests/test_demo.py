@@ -31,6 +31,6 @@ def test_every_safe_export_is_right_and_the_picture_is_drawn(tmp_path):
     shown = rows("|", (ROOT / "README.md").read_text())
     # In the terminal's table the lowering's seconds and the size of the file stand before the words.
     printed = [untied([*row[:6], *row[8:]]) for row in rows("│", done.stdout)]
-    assert len(shown) == 7
+    assert len(shown) == 9
     assert [row for row in shown if row not in printed] == []
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")

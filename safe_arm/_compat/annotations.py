@@ -176,6 +176,35 @@ def _unshared(
     return plain
 
 
+def share_from_values(model: GraphModule) -> None:
+    """Let what shares the quantisation of a read value share that of the value, where both have one specification.
+
+    torchao puts the two in one group in any case. It recurses endlessly where the value has another reader with a plain
+    specification and a third that shares (T20).
+    """
+    for _, annotation in annotated_nodes(model.graph):
+        for value, spec in annotation.input_qspec_map.items():
+            annotation.input_qspec_map[value] = _from_value(spec)
+        annotation.output_qspec = _from_value(annotation.output_qspec)
+
+
+def _from_value(spec: QuantizationSpecBase | None) -> QuantizationSpecBase | None:
+    """Return a specification that refers to a value instead of its reader, if it refers to that."""
+    if not isinstance(spec, SharedQuantizationSpec):
+        return spec
+    place = spec.edge_or_node
+    if isinstance(place, Node):
+        return spec
+    value, reader = place
+    annotation = annotation_of(value)
+    if annotation is None or not annotation_of(reader).allow_implicit_sharing:
+        return spec
+    given = annotation.output_qspec
+    if not isinstance(given, QuantizationSpec) or given != spec_at(place):
+        return spec
+    return SharedQuantizationSpec(value)
+
+
 def shares_place(spec: object, place: object) -> bool:
     """Tell whether a specification refers to a place."""
     return isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == place

@@ -107,9 +107,11 @@ from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
 from safe_arm.quantizer.spellings.run_time_gathers import gather_at_run_time
 from safe_arm.quantizer.spellings.run_time_indices import select_at_run_time
+from safe_arm.quantizer.spellings.run_time_scatters import scatter_at_run_time
 from safe_arm.quantizer.spellings.scalar_fills import fill_from_tensors
 from safe_arm.quantizer.spellings.scalar_ranks import keep_scalar_ranks
 from safe_arm.quantizer.spellings.similarity_dims import name_similarity_dims
+from safe_arm.quantizer.spellings.spelled_orders import write_orders
 from safe_arm.quantizer.spellings.spelled_powers import spell_out_powers
 from safe_arm.quantizer.spellings.spelled_unpools import write_unpools
 from safe_arm.quantizer.spellings.spellings import spell_out_operators
@@ -135,6 +137,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     write_complex_pairs,
     spell_out_activations,
     write_unpools,
+    write_orders,
     give_batches,
     spell_out_dynamic_triangles,
     spell_out_operators,
@@ -156,6 +159,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     read_whole_operands,
     select_at_run_time,
     gather_at_run_time,
+    scatter_at_run_time,
     spell_out_dynamic_attention,
     leave_out_absorbed,
     spell_out_masks,
@@ -226,7 +230,12 @@ OF_INT8_ALONE = (
 #: Steps that make one operator of several, which may have configs of their own.
 OF_ONE_CONFIG = (fold_constant_factors,)
 #: Steps for operators that no Ethos-U55 has.
-NOT_ON_ETHOS_U55 = (select_at_run_time, gather_at_run_time)
+NOT_ON_ETHOS_U55 = (
+    write_orders,
+    select_at_run_time,
+    gather_at_run_time,
+    scatter_at_run_time,
+)
 #: Steps whose result has no finite gradient, or has not been trained.
 NOT_TRAINED = (
     compute_in_float32,

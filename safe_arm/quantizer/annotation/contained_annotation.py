@@ -19,6 +19,7 @@ from safe_arm._compat.annotations import (
     hidden_from_annotators,
     refused_by_convert,
     refused_by_prepare,
+    share_from_values,
     shares,
     unmark_quantized,
     unshare,
@@ -64,6 +65,7 @@ def annotate(
             failure = result.reason
             culprits = _culprit(accused, failure, model, hidden)
         else:
+            _open_circles(model)
             culprits = (
                 unobservable(model)
                 or unshareable(model)
@@ -199,6 +201,12 @@ def unobservable(model: GraphModule) -> dict[Node, str]:
     return reasons
 
 
+def _open_circles(model: GraphModule) -> None:
+    """Let nodes share the quantisation of values, not that of their readers, if torchao cannot tell whose it is."""
+    if isinstance(attempted(grouped, model), Caught):
+        share_from_values(model)
+
+
 def unshareable(model: GraphModule) -> dict[Node, str]:
     """Return a node without whose annotation torchao can tell which values share an observer, if it cannot (T20)."""
     failure = attempted(grouped, model)
@@ -230,6 +238,7 @@ def part_circles(model: GraphModule, ledger: Ledger) -> None:
         model: an annotated graph; its annotations are changed in place.
         ledger: where to note the nodes, and why.
     """
+    _open_circles(model)
     for _ in range(ATTEMPTS):
         culprits = unshareable(model)
         if not culprits:

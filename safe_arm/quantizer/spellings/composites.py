@@ -29,7 +29,7 @@ _COMPOSITES = named(
     " narrow negative numpy_T outer positive ravel reshape_as"
     " special_erf special_erfc special_exp2 special_expit special_expm1 special_log1p"
     " special_logit special_logsumexp special_ndtr special_round subtract swapaxes"
-    " swapdims take_along_dim tensor_split trapezoid trapz true_divide view_as"
+    " swapdims tensor_split trapezoid trapz true_divide view_as"
     " vsplit vstack"
 )
 

@@ -58,7 +58,7 @@ def _gather(node: Node, values: ConstantValues) -> bool:
     is_constant = values.of(index) is not None
     if is_constant and not wraps:
         return False
-    if not is_constant and not _is_narrow(index):
+    if not is_constant and not is_narrow(index):
         return False
     at = static_sizes(index)
     if at is None:
@@ -88,12 +88,18 @@ def _arguments(node: Node) -> tuple[Any, Any, Any, bool]:
     return x, dim, index, wraps
 
 
-def _plain(index: Node) -> Node:
-    """Return an index without a cast from 32 bits, that of an extreme without a remainder that leaves it as it is."""
+def without_cast(index: Node) -> Node:
+    """Return an index without a cast from 32 bits."""
     if is_call(index, _ATEN.to.dtype):
         narrow = index.args[0]
         if isinstance(narrow, Node) and has_dtype(narrow, torch.int32):
             return narrow
+    return index
+
+
+def _plain(index: Node) -> Node:
+    """Return an index without a cast from 32 bits, that of an extreme without a remainder that leaves it as it is."""
+    index = without_cast(index)
     if not is_call(index, _ATEN.remainder.Scalar):
         return index
     place, size = index.args
@@ -114,7 +120,7 @@ def _plain(index: Node) -> Node:
     return index
 
 
-def _is_narrow(index: Node) -> bool:
+def is_narrow(index: Node) -> bool:
     """Tell whether 32 bits hold an index."""
     if has_dtype(index, torch.int32):
         return True

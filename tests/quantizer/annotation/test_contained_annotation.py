@@ -400,3 +400,43 @@ def test_a_step_of_ours_that_raises_does_not_end_the_export(monkeypatch):
     (sine,) = model.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
     assert Q_ANNOTATION_KEY in relu.meta
     assert Q_ANNOTATION_KEY not in sine.meta
+
+
+LOWEST = torch.full((1, 4, 8, 8), -5.0)
+
+
+def third_from_above(m, x):
+    """The third of the largest values of each row, in which those that were found are masked."""
+    places = torch.arange(8, dtype=torch.int32)
+    first = x.amax(-1, True)
+    found = places == x.argmax(-1, True).to(torch.int32)
+    second = torch.where(found, LOWEST, x)
+    found = found.logical_or(places == second.argmax(-1, True).to(torch.int32))
+    third = torch.where(found, LOWEST, x).amax(-1, True)
+    return x - torch.cat([first, second.amax(-1, True), third], -1)[..., -1:]
+
+
+def in_a_circle_by_order():
+    """A value whose reader with a plain specification is listed before those that share, as behind a rewrite."""
+    model = annotated(Lambda(third_from_above), quantizer_of(TOSAQuantizer), image())
+    (x,) = model.graph.find_nodes(op="placeholder")
+    amax, argmax, where, where_1, sub = x.users
+    x.users.clear()
+    x.users.update(dict.fromkeys((amax, argmax, sub, where, where_1)))
+    return model
+
+
+def test_torchao_raises_on_a_plain_reader_before_those_that_share():
+    with pytest.raises(RecursionError):
+        grouped(in_a_circle_by_order())
+
+
+def test_what_shares_with_a_reader_shares_with_the_value_and_nothing_is_left_out():
+    model = in_a_circle_by_order()
+    ledger = Ledger()
+    part_circles(model, ledger)
+    assert list(ledger) == []
+    grouped(model)
+    once = annotations(model)
+    part_circles(model, ledger)
+    assert annotations(model) == once
