@@ -52,11 +52,10 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return x.clamp(max=0.0) - _rest(x)
 
 
-def _threshold(x: Tensor, threshold: float, value: float) -> Tensor | None:
-    """Return a ReLU. At another threshold a rounded value may be on the other side, a whole jump away."""
-    if threshold != 0 or value != 0:
-        return None
-    return x.relu()
+def _threshold(x: Tensor, threshold: float, value: float) -> Tensor:
+    if threshold == 0 and value == 0:
+        return x.relu()
+    return torch.where(x > threshold, x, value)
 
 
 def _hard_shrink(x: Tensor, border: float) -> Tensor:

@@ -192,6 +192,10 @@ def _variance(
     return x.var(dim, correction=int(correction), keepdim=keepdim)
 
 
+def _with_sign(x: Tensor, sign: float) -> Tensor:
+    return x.abs() * math.copysign(1.0, sign)
+
+
 ARITHMETIC = {
     _ATEN.square.default: _square,
     _ATEN.clamp_min.default: torch._refs.clamp_min,
@@ -209,6 +213,7 @@ ARITHMETIC = {
     _ATEN.deg2rad.default: torch._refs.deg2rad,
     _ATEN.rad2deg.default: torch._refs.rad2deg,
     _ATEN.sgn.default: torch.sign,
+    _ATEN.copysign.Scalar: _with_sign,
     _ATEN.fmax.default: torch.maximum,
     _ATEN.fmin.default: torch.minimum,
     _ATEN.hypot.default: _hypotenuse,

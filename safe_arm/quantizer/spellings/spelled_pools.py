@@ -109,6 +109,21 @@ def _adaptive_avg_pool2d(x: Tensor, counts: list[int]) -> Tensor | None:
     return F.avg_pool2d(x, window, window)
 
 
+def _avg_pool2d(
+    x: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    rounds_up: bool,
+    *how: bool | int | None,
+) -> Tensor | None:
+    """Return means of windows whose padding has a number for each side; stock unpacks two."""
+    if len(padding) != 1:
+        return None
+    sides = pair(kernel), pair(stride or kernel), pair(padding)
+    return _ATEN.avg_pool2d(x, *sides, rounds_up, *how)
+
+
 def unfold_columns(
     x: Tensor,
     kernel: list[int],
@@ -135,4 +150,5 @@ POOLS = {
     _ATEN.max_pool1d.default: _max_pool1d,
     _ATEN.adaptive_avg_pool1d.default: _adaptive_avg_pool1d,
     _ATEN.adaptive_avg_pool2d.default: _adaptive_avg_pool2d,
+    _ATEN.avg_pool2d.default: _avg_pool2d,
 }

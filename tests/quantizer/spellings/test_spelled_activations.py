@@ -19,6 +19,9 @@ class TestActivations(Spelling):
         "another name of its logarithm": lambda m, x: torch.special.log_softmax(x, 1),
         "log-sigmoid": lambda m, x: F.logsigmoid(x),
         "threshold at 0": lambda m, x: F.threshold(x, 0.0, 0.0),
+        "another number below 0": lambda m, x: F.threshold(x, 0.0, 0.1),
+        "a threshold above 0": lambda m, x: F.threshold(x, 0.5, 0.0),
+        "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
         "hardshrink": lambda m, x: F.hardshrink(x, 0.7),
         "softshrink": lambda m, x: F.softshrink(x, 0.7),
         "randomised leaky relu": lambda m, x: F.rrelu(x),
@@ -26,9 +29,6 @@ class TestActivations(Spelling):
         "log of a sum to base 2": lambda m, x: torch.logaddexp2(x, m.conv.bias.view(4, 1, 1)),
     }
     kept: ClassVar = {
-        "a threshold with a jump": lambda m, x: F.threshold(x, 0.5, 0.1),
-        "a threshold above 0": lambda m, x: F.threshold(x, 0.5, 0.0),
-        "another number below 0": lambda m, x: F.threshold(x, 0.0, 0.1),
         "a softplus with a corner": lambda m, x: F.softplus(x, threshold=5),
         "a softplus upside down": lambda m, x: F.softplus(x, beta=-1),
         "a leaky relu in training": lambda m, x: F.rrelu(x, training=True),

@@ -80,6 +80,7 @@ class TestArithmetic(Spelling):
         "degrees": lambda m, x, y: torch.rad2deg(x) + y,
         "step": lambda m, x, y: torch.heaviside(x.relu(), torch.tensor(0.5)) + y,
         "step that has 0": lambda m, x, y: torch.heaviside(x.relu(), torch.ones(8)) + y,
+        "the sign of a number": lambda m, x, y: torch.copysign(x, -2.0) + y,
         "another name of a sign": lambda m, x, y: torch.sgn(x) + y,
         "what an error function lacks": lambda m, x, y: torch.erfc(x) + y,
         "the larger number": lambda m, x, y: torch.fmax(x, y) + y,

@@ -24,6 +24,7 @@ class TestPools(Spelling):
         "largest of a sequence": lambda m, x: F.adaptive_max_pool1d(x[0], 2),
         "largest of a window of a sequence": lambda m, x: F.max_pool1d(x[0], 3, 2, 1),
         "mean of a window of a sequence": lambda m, x: F.avg_pool1d(x[0], 2),
+        "means with one number for both sides": lambda m, x: F.avg_pool2d(x, [3], [2], [1]),
         "mean of a sequence": lambda m, x: F.adaptive_avg_pool1d(x[0], 1),
         "columns": lambda m, x: F.unfold(x, 3, padding=1, stride=2),
         "columns of one row": lambda m, x: F.unfold(x[:, :1], (1, 2), dilation=2),
