@@ -2,7 +2,8 @@
 
 ``x > 0.7`` is false of the codes up to 0.7, and true of the others. Rounded to the nearest code, which may stand for
 0.72, it is false of that one too. A number beyond all values, such as that of ``x > 1e4``, has the last code and does
-not widen the domain of the values.
+not widen the domain of the values. Where the last code would decide otherwise, as in ``x >= 1e4``, ``>``
+takes the place of ``>=``, and ``<=`` that of ``<``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ _QUANTISED = torch.ops.quantized_decomposed
 #: Comparisons that are decided at the code below their second argument, and those decided at the code above.
 _BELOW = (_ATEN.gt.Tensor, _ATEN.le.Tensor)
 _ABOVE = (_ATEN.ge.Tensor, _ATEN.lt.Tensor)
+#: Each comparison, and the one that decides otherwise where both arguments are equal.
+_OTHERWISE = {
+    _ATEN.gt.Tensor: _ATEN.ge.Tensor,
+    _ATEN.ge.Tensor: _ATEN.gt.Tensor,
+    _ATEN.lt.Tensor: _ATEN.le.Tensor,
+    _ATEN.le.Tensor: _ATEN.lt.Tensor,
+}
 #: Share of a step by which a number may miss a code and have it: scales are rounded.
 _SLACK = 1e-3
 
@@ -94,7 +102,17 @@ class Threshold(StandIn):
             value = add_operator(
                 _QUANTISED.dequantize_per_tensor.default, codes, *domain
             )
+        if self._is_beyond(rounded, step, int(zero_point)):
+            for reader in list(node.users):
+                reader.target = _OTHERWISE[reader.target]
         replace_node(node, value)
+
+    def _is_beyond(self, rounded: Tensor, step: float, zero_point: int) -> bool:
+        """Tell whether a number has no code, and the last one, which it gets, decides otherwise."""
+        codes = rounded / step + zero_point
+        if self.is_below:
+            return bool((codes < self.quant_min - 0.5).all())
+        return bool((codes > self.quant_max + 0.5).all())
 
 
 def round_thresholds(observers: Observers) -> None:
@@ -120,7 +138,8 @@ def round_thresholds(observers: Observers) -> None:
             continue
         compared = observers.get((reader.all_input_nodes[is_first], reader))
         is_shared = compared is not None and _domain(compared) is _domain(observer)
-        is_shown = not is_shared or not _is_outward(constant, is_below)
+        is_hidden = _is_outward(constant, is_below) or _is_number(constant)
+        is_shown = not is_shared or not is_hidden
         observers[place] = Threshold(observer, is_below=is_below, is_shown=is_shown)
 
 
@@ -129,6 +148,12 @@ def _domain(observer: Observer) -> Observer:
     while isinstance(observer, StandIn):
         observer = observer.observer
     return observer
+
+
+def _is_number(constant: Node) -> bool:
+    """Tell whether all values are compared with one number."""
+    value = stored_tensor(constant)
+    return value is not None and value.numel() == 1
 
 
 def _is_outward(constant: Node, is_below: bool) -> bool:

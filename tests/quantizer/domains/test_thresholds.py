@@ -99,6 +99,11 @@ FAR = {
     "not above": lambda m, x: torch.where((y := x * 0.5) <= 1e4, y, 0),
     "anywhere": lambda m, x: torch.where(((y := x * 0.5) > 1e4).any(), 0, y),
     "below": lambda m, x: torch.where((y := x * 0.5) < -1e4, -1e4, y).relu(),
+    "at least": lambda m, x: torch.where((y := x * 0.5) >= 1e4, 0, y),
+    "at least, the number first": lambda m, x: torch.where(torch.full((1,), 1e4) <= (y := x * 0.5), 0, y),
+    "less": lambda m, x: torch.where((y := x * 0.5) < 1e4, y, 0),
+    "at most": lambda m, x: torch.where((y := x * 0.5) <= -1e4, 0, y),
+    "more": lambda m, x: torch.where((y := x * 0.5) > -1e4, y, 0),
 }
 #: What the last code would not decide as the number does.
 INWARD = {
@@ -106,6 +111,9 @@ INWARD = {
     "not above a low number": lambda m, x: (x <= -100).float(),
     "below a high number": lambda m, x: (x < 100).float(),
     "not below a high number": lambda m, x: (x >= 100).float(),
+    "not below several high numbers": lambda m, x: (x >= 100 + NUMBERS).float(),
+    "not below the largest": lambda m, x: (x >= 31.75).float(),
+    "above the least": lambda m, x: (x > -32).float(),
 }
 
 
@@ -122,7 +130,7 @@ def test_a_number_that_all_values_reach_is_compared_as_it_is(rule):
 
 
 def test_the_one_delegate_of_far_numbers_is_exact():
-    ours_exactly(together(FAR, "above", "not above", "below"), SAMPLES)
+    ours_exactly(together(FAR, "above", "not above", "below", "at least", "less", "at most", "more"), SAMPLES)
 
 
 NEAR_MISSES = {
