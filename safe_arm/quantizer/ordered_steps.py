@@ -102,6 +102,7 @@ from safe_arm.quantizer.spellings.infinite_numbers import open_infinite_bounds
 from safe_arm.quantizer.spellings.joined_parts import read_joined_parts
 from safe_arm.quantizer.spellings.layers_at_once import apply_layers_at_once
 from safe_arm.quantizer.spellings.limited_pieces import limit_pieces
+from safe_arm.quantizer.spellings.narrow_indices import narrow_indices
 from safe_arm.quantizer.spellings.parted_layers import part_layers
 from safe_arm.quantizer.spellings.plain_broadcasts import broadcast_plainly
 from safe_arm.quantizer.spellings.reversed_differences import multiply_subtrahends
@@ -152,6 +153,7 @@ BEFORE_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     keep_scalar_ranks,
     name_extreme_indices,
     compare_in_32_bits,
+    narrow_indices,
     limit_pieces,
     fold_constant_factors,
     compute_constants,
@@ -232,6 +234,7 @@ OF_ONE_CONFIG = (fold_constant_factors,)
 #: Steps for operators that no Ethos-U55 has.
 NOT_ON_ETHOS_U55 = (
     write_orders,
+    narrow_indices,
     select_at_run_time,
     gather_at_run_time,
     scatter_at_run_time,
