@@ -31,7 +31,7 @@ class Heard(Listener):
 
 def test_it_hears_of_each_delegate_in_order():
     heard = Heard()
-    net = prepared(lambda m, x: m.conv(m.conv(x).sort(-1)[0]))
+    net = prepared(lambda m, x: m.conv(m.conv(x).i0()))
     manager = net.lowered(net.partitioner(listener=heard))
     assert heard.of[0] == ("tried", 2)
     assert heard.of[-1] == ("forward", 2)

@@ -16,8 +16,8 @@ from safe_arm.core.lowering_record import current_lowering
 from safe_arm.partitioner import lowering
 from safe_arm.partitioner.weights import weights_of
 
-#: Two delegates: what sorts is on the CPU.
-NET = Lambda(lambda m, x: m.conv(torch.sigmoid(torch.tanh(x)).sort(1)[0]))
+#: Two delegates: a Bessel function is on the CPU.
+NET = Lambda(lambda m, x: m.conv(torch.sigmoid(torch.tanh(x)).i0()))
 
 
 def quantised():

@@ -10,14 +10,14 @@ from safe_arm.core.errors import UsageError
 
 
 def apart(m, x):
-    """What sorts is on the CPU: a delegate without MACs between two that sort, and one at each end of the net."""
-    first = torch.sigmoid(x).sort(1)[0]
-    return torch.tanh(torch.sigmoid(first).sort(1)[0])
+    """A Bessel function is on the CPU: a delegate without MACs between two such, and one at each end of the net."""
+    first = torch.sigmoid(x).i0()
+    return torch.tanh(torch.sigmoid(first).i0())
 
 
 def multiplied(m, x):
-    first = x.flatten(2).sort(1)[0]
-    return (first @ first.transpose(1, 2)).sort(1)[0]
+    first = x.flatten(2).i0()
+    return (first @ first.transpose(1, 2)).i0()
 
 
 def partitioned(rule, **options):
