@@ -8,6 +8,8 @@ takes the place of ``>=``, and ``<=`` that of ``<``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
@@ -34,7 +36,7 @@ _QUANTISED = torch.ops.quantized_decomposed
 _BELOW = (_ATEN.gt.Tensor, _ATEN.le.Tensor)
 _ABOVE = (_ATEN.ge.Tensor, _ATEN.lt.Tensor)
 #: Each comparison, and the one that decides otherwise where both arguments are equal.
-_OTHERWISE = {
+_OTHERWISE: dict[Any, Any] = {
     _ATEN.gt.Tensor: _ATEN.ge.Tensor,
     _ATEN.ge.Tensor: _ATEN.gt.Tensor,
     _ATEN.lt.Tensor: _ATEN.le.Tensor,

@@ -89,17 +89,24 @@ def _range(node: Node, ranges: dict[Node, Range]) -> Range | None:
         return None
     if node.target in _EXTREMES:
         return _places(node)
-    operands = [ranges.get(operand) for operand in node.all_input_nodes]
-    if not operands or None in operands:
+    operands = node.all_input_nodes
+    if not operands or not all(operand in ranges for operand in operands):
         return None
     if op_name(node) in _MOVES or is_call(node, _CAST):
-        return min(low for low, _ in operands), max(high for _, high in operands)
+        return _union([ranges[operand] for operand in operands])
     if node.target not in _RESULTS:
         return None
     first, second = (_operand_range(each, ranges) for each in node.args[:2])
     if first is None or second is None or not _is_plain(node):
         return None
     return _RESULTS[node.target](first, second)
+
+
+def _union(ranges: list[Range]) -> Range:
+    """Return the least range that has all others in it."""
+    least = min(low for low, _ in ranges)
+    largest = max(high for _, high in ranges)
+    return least, largest
 
 
 def _places(extreme: Node) -> Range | None:
