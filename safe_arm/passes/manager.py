@@ -52,6 +52,7 @@ from safe_arm.passes.invariants import INVARIANTS, Invariant, Watch
 from safe_arm.passes.keep_means_float import KeepMeansFloatPass
 from safe_arm.passes.leave_dynamic_views import DYNAMIC_VIEWS, on_static_views
 from safe_arm.passes.leave_mixed_operators_float import LeaveMixedOperatorsFloatPass
+from safe_arm.passes.name_all_dimensions import NameAllDimensionsPass
 from safe_arm.passes.order_results import OrderResultsPass
 from safe_arm.passes.propagate_activation_qparams import PropagateActivationQParamsPass
 from safe_arm.passes.propagate_view_copy_permute_up import (
@@ -150,6 +151,12 @@ _IN_ORDER = (
     ),
     # Folding needs the elements' own qparams, which the stock fold of Q and DQ throws away.
     Correction("constant-folder", "18971", _FOLD, before=RecordElementQParamsPass),
+    Correction(
+        "all-dimensions",
+        "C-mean-over-no-dims",
+        "DecomposeMeanDimPass",
+        before=NameAllDimensionsPass,
+    ),
     Correction(
         "float-mean",
         "S21",
