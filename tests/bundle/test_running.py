@@ -53,7 +53,11 @@ def test_views_at_the_border_of_delegates(target, tmp_path):
 
 
 def test_a_channels_last_input(tmp_path):
-    net = Lambda(lambda m, x: torch.atan2(m.conv(x.to(memory_format=torch.channels_last)) * 8, torch.ones(1)))
+    def of_channels_last(m, x):
+        y = m.conv(x.to(memory_format=torch.channels_last))
+        return torch.atan2(y * 8, y)
+
+    net = Lambda(of_channels_last)
     bundle = shipped("tosa", net, tmp_path / "net")
     assert bundle.manifest.delegates
     assert bundle.manifest.methods[0].bounds[0].from_quantised <= 1e-6

@@ -29,7 +29,7 @@ def two_delegates():
     """Two delegates, with an operator between them that no profile here takes."""
     torch.manual_seed(0)
     layers = {"first": nn.Conv2d(4, 4, 3, padding=1), "last": nn.Conv2d(4, 4, 1)}
-    return Built(lambda m, x: m.last(torch.atan2(m.first(x) * 8, torch.ones(1))), **layers)
+    return Built(lambda m, x: m.last(torch.atan2(m.first(x) * 8, x)), **layers)
 
 
 def one_softmax():
