@@ -88,9 +88,17 @@ def _takes_codes(node: Node, dtypes: frozenset[torch.dtype]) -> bool:
         return False
     if not codes.meta["val"].dim():
         return False
-    if node.target is _ARGMIN and qparams.dtype != torch.int8:
+    if node.target is _ARGMIN and not _has_negative(qparams):
         return False
     return qparams.dtype in dtypes and _LEAST_SCALE < qparams.scale < _LARGEST_SCALE
+
+
+def _has_negative(qparams: QParams) -> bool:
+    """Tell whether the mirrored domain is one that TOSA has; codes of 16 bits have no zero point but 0."""
+    if qparams.dtype == torch.int8:
+        return True
+    is_mirrored = qparams.qmin + qparams.qmax == qparams.zero_point == 0
+    return qparams.dtype == torch.int16 and is_mirrored
 
 
 def _read_codes(node: Node) -> None:

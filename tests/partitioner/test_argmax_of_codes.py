@@ -91,11 +91,12 @@ def test_a_label_that_is_cast_to_int32_leaves_nothing_on_the_cpu(profile):
     assert codes_apart(manager, graph_module, ROWS) == 0
 
 
-def test_ours_delegates_it_in_int16():
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_ours_delegates_it_in_int16(name):
     spec = "TOSA-1.0+INT+int16"
-    graph_module = quantized(Lambda(HEADS["argmax"][0]), X, spec, wide=True)
+    graph_module = quantized(Lambda(HEADS[name][0]), X, spec, wide=True)
     manager, partitioner = lower_safely(graph_module, X, tosa(spec), non_fuseable="propagate")
-    assert "aten::argmax" not in outside(partitioner.report)
+    assert f"aten::{name}" not in outside(partitioner.report)
     assert codes_apart(manager, graph_module, X, (X[0] * 100,), (torch.zeros_like(X[0]),)) == 0
 
 
@@ -149,3 +150,8 @@ def test_vela_takes_it_for_a_u85_and_not_for_a_u55_and_floats_have_no_codes():
     assert SafeArmPartitioner(EthosUCompileSpec("ethos-u85-256"))._integers >= INT8
     assert SafeArmPartitioner(EthosUCompileSpec("ethos-u55-128"))._integers == frozenset()
     assert SafeArmPartitioner(tosa("TOSA-1.0+FP"))._integers == frozenset()
+
+
+def test_the_least_of_codes_of_16_bits_whose_negative_has_none_is_untouched():
+    given = program(argmax(dtype=torch.int16, name="argmin"), torch.int16)
+    assert with_argmax_of_codes(given, frozenset((torch.int16,))) is given
