@@ -145,7 +145,7 @@ class Constants(nn.Module):
 
 
 class Partitions(nn.Module):
-    """So many convolutions, each followed by a sort, which the backend does not take."""
+    """So many convolutions, each followed by a sort of twelve, which the backend does not take."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ def constants(count: int) -> Net:
 def partitions(count: int) -> Net:
     """So many delegates."""
     torch.manual_seed(0)
-    return Partitions(count).eval(), (torch.randn(1, 4, 8, 8),)
+    return Partitions(count).eval(), (torch.randn(1, 4, 12, 12),)
 
 
 #: Of the depth the growth is fitted to.
