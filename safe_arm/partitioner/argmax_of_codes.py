@@ -5,7 +5,6 @@ An argmin is the argmax of the negative, whose domain mirrors that of the value.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import Argument
 
-from safe_arm._compat.extraction import with_graph
 from safe_arm.core.calls import insert_like
 from safe_arm.core.island import (
     MARK_KEY,
@@ -24,6 +22,7 @@ from safe_arm.core.island import (
 )
 from safe_arm.core.notes import write_note
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.partitioner.changed_copies import changed_copy
 
 _ATEN = torch.ops.aten
 _ARGMAX = _ATEN.argmax.default
@@ -48,15 +47,11 @@ def with_argmax_of_codes(
         program: as ``torch.export`` gives it, before decompositions; left as it is.
         dtypes: the integer types whose argmax the profile has.
     """
-    if not _readers(program.graph_module, dtypes):
-        return program
-    graph_module = copy.deepcopy(program.graph_module)
-    for node in _readers(graph_module, dtypes):
-        _read_codes(node)
-    for module in graph_modules(graph_module):
-        module.graph.eliminate_dead_code()
-        module.recompile()
-    return with_graph(program, graph_module, program.state_dict)
+
+    def find(model: GraphModule) -> list[Node]:
+        return _readers(model, dtypes)
+
+    return changed_copy(program, find, _read_codes)
 
 
 def _readers(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:

@@ -6,18 +6,17 @@ moves the bytes before it on the CPU. It delegates inputs that are quantised to 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.extraction import with_graph
 from safe_arm.core.calls import insert_like
 from safe_arm.core.island import MARK_KEY, QUANTIZE, QParams, op_name
 from safe_arm.core.notes import write_note
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.partitioner.changed_copies import changed_copy
 
 _QUANTIZED = torch.ops.quantized_decomposed
 _QUANTIZE = _QUANTIZED.quantize_per_tensor.default
@@ -33,16 +32,11 @@ def with_bytes_as_codes(program: ExportedProgram) -> ExportedProgram:
         program: as ``torch.export`` gives it, before decompositions; left as it is.
     """
     inputs = frozenset(program.graph_signature.user_inputs)
-    if not list(_casts(program.graph_module, inputs)):
-        return program
-    duplicate = copy.deepcopy(program.graph_module)
-    copied = with_graph(program, duplicate, program.state_dict)
-    graph_module = copied.graph_module
-    for cast in list(_casts(graph_module, inputs)):
-        _read_codes(cast)
-    graph_module.graph.eliminate_dead_code()
-    graph_module.recompile()
-    return copied
+
+    def find(model: GraphModule) -> Iterator[Node]:
+        return _casts(model, inputs)
+
+    return changed_copy(program, find, _read_codes)
 
 
 def _casts(graph_module: GraphModule, inputs: frozenset[object]) -> Iterator[Node]:

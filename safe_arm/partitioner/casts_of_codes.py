@@ -5,17 +5,16 @@ Stock leaves the cast on the CPU in INT, and so it cuts a net that reads a table
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.extraction import with_graph
 from safe_arm.core.calls import insert_like
 from safe_arm.core.island import QParams, graph_modules, is_dequantize, op_name
 from safe_arm.core.operators import VIEWS, ElementOrigin, operators
+from safe_arm.partitioner.changed_copies import changed_copy
 
 _ATEN = torch.ops.aten
 _SHIFT = _ATEN.__rshift__.Scalar
@@ -36,15 +35,11 @@ def with_casts_of_codes(
         program: as ``torch.export`` gives it, before decompositions; left as it is.
         dtypes: the integer types of codes that are read.
     """
-    if not _casts(program.graph_module, dtypes):
-        return program
-    graph_module = copy.deepcopy(program.graph_module)
-    for cast in _casts(graph_module, dtypes):
-        _read_codes(cast)
-    for module in graph_modules(graph_module):
-        module.graph.eliminate_dead_code()
-        module.recompile()
-    return with_graph(program, graph_module, program.state_dict)
+
+    def find(model: GraphModule) -> list[Node]:
+        return _casts(model, dtypes)
+
+    return changed_copy(program, find, _read_codes)
 
 
 def _casts(graph_module: GraphModule, dtypes: frozenset[torch.dtype]) -> list[Node]:

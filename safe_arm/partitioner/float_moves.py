@@ -6,7 +6,6 @@ quantisers spell them out themselves.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from safe_arm._compat.extraction import with_graph
 from safe_arm.core.island import arguments_by_name, graph_modules
+from safe_arm.partitioner.changed_copies import changed_copy
 from safe_arm.quantizer.graphs.graph_edits import Writer, is_static, pair, replace_node
 from safe_arm.quantizer.spellings.spelled_views import VIEWS
 
@@ -32,19 +31,14 @@ def with_moves_spelled_out(program: ExportedProgram) -> ExportedProgram:
     Args:
         program: as ``torch.export`` gives it, before decompositions; left as it is.
     """
-    if next(_moves(program.graph_module), None) is None:
-        return program
-    duplicate = copy.deepcopy(program.graph_module)
-    copied = with_graph(program, duplicate, program.state_dict)
-    for node in list(_moves(copied.graph_module)):
-        arguments = list(arguments_by_name(node).values())
-        written = Writer(node).compute(_SPELLED[node.target], arguments)
-        if isinstance(written, Node):
-            replace_node(node, written)
-    for module in graph_modules(copied.graph_module):
-        module.graph.eliminate_dead_code()
-        module.recompile()
-    return copied
+    return changed_copy(program, _moves, _spell_out)
+
+
+def _spell_out(node: Node) -> None:
+    arguments = list(arguments_by_name(node).values())
+    written = Writer(node).compute(_SPELLED[node.target], arguments)
+    if isinstance(written, Node):
+        replace_node(node, written)
 
 
 def _moves(model: GraphModule) -> Iterator[Node]:
