@@ -6,10 +6,13 @@ the composite float, though it annotates the reshape or the error function in it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
+from torch.fx.node import Argument
 
-from safe_arm.core.island import graph_modules, op_name
+from safe_arm.core.island import arguments_by_name, graph_modules, op_name
 from safe_arm.core.operators import named
 from safe_arm.quantizer.graphs.graph_edits import (
     Writer,
@@ -68,8 +71,23 @@ def _composite_of(node: Node) -> OpOverload | None:
     target = node.target
     if not isinstance(target, OpOverload):
         return None
-    if op_name(node).removesuffix("_") not in _COMPOSITES:
+    if op_name(node).removesuffix("_") not in _COMPOSITES or _is_rounded_often(node):
         return None
     if op_name(node).endswith("_"):
         return functional_of(node)
     return target
+
+
+def _is_rounded_often(node: Node) -> bool:
+    """Tell whether a gradient is a sum of three products somewhere, which int8 costs 5 decibels."""
+    if op_name(node) != "aten::gradient":
+        return False
+    arguments = arguments_by_name(node)
+    has_coordinates = any(
+        isinstance(each, Node) for each in _listed(arguments.get("spacing"))
+    )
+    return has_coordinates or arguments["edge_order"] != 1
+
+
+def _listed(argument: Argument) -> Sequence[Argument]:
+    return argument if isinstance(argument, (list, tuple)) else ()

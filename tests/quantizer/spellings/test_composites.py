@@ -64,6 +64,8 @@ class TestComposites(Spelling):
     kept: ClassVar = {
         "stock knows it": lambda m, x, y: x.reshape(2, 64) * 2,
         "one of ours knows it": lambda m, x, y: torch.einsum("bij,bkj->bik", x, y),
+        "a gradient with wide edges": lambda m, x, y: torch.gradient(x, dim=-1, edge_order=2)[0] + y,
+        "a gradient at places": lambda m, x, y: torch.gradient(x, spacing=(torch.arange(8) ** 1.5,), dim=-1)[0] + y,
         "what is written is read elsewhere": lambda m, x, y: x.arctan_() + y,
     }
     tolerance: ClassVar = {"atol": 1e-5, "rtol": 1e-5}
