@@ -35,6 +35,9 @@ _COMPOSITES = named(
     " swapdims tensor_split trapezoid trapz true_divide view_as"
     " vsplit vstack"
 )
+_POWERS = named("linalg_matrix_power matrix_power")
+#: Largest power of a matrix that is taken apart.
+_MOST_PRODUCTS = 3
 
 
 def take_composites_apart(model: GraphModule) -> None:
@@ -79,10 +82,17 @@ def _composite_of(node: Node) -> OpOverload | None:
 
 
 def _is_rounded_often(node: Node) -> bool:
-    """Tell whether a gradient is a sum of three products somewhere, which int8 costs 5 decibels."""
-    if op_name(node) != "aten::gradient":
+    """Tell whether the parts of a composite round so often that int8 costs 5 decibels or more.
+
+    A gradient may be a sum of three products somewhere, and a power of a matrix many products.
+    """
+    name = op_name(node)
+    if name not in _POWERS and name != "aten::gradient":
         return False
     arguments = arguments_by_name(node)
+    if name in _POWERS:
+        power = arguments["n"]
+        return not isinstance(power, int) or power > _MOST_PRODUCTS
     has_coordinates = any(
         isinstance(each, Node) for each in _listed(arguments.get("spacing"))
     )
