@@ -12,7 +12,7 @@ from safe_arm.passes.manager import CORRECTIONS
 
 FIRST_HOUR = ROOT / "docs" / "first-hour.md"
 #: Fences left out, by how. More of them need a better reason than that it is easier.
-LEFT_OUT = {"not run": 8, "run by": 13}
+LEFT_OUT = {"not run": 9, "run by": 13}
 PAGE = """
 ```bash
 cd . && export WHO=you
