@@ -37,6 +37,19 @@ _RAW = (
         r"a cast of \1 is not supported",
     ),
     (r"^Op is not supported on U55\.$", "an Ethos-U55 does not support this operator"),
+    # Sizes that are known only when the program runs.
+    (
+        r"^\w+::\w+\(\) Expected a value of type '\w+' for argument '(\w+)' but instead found type 'Node'.*",
+        r"its argument \1 is a size that is known only at run time",
+    ),
+    (
+        r"^Symbolic (\w+ dims|slices) unsupported$",
+        "its sizes are known only at run time, which takes TOSA's shape extension",
+    ),
+    (
+        r"^Node has symbolic shape arguments, has the TOSA spec shape extension support\?$",
+        "its sizes are known only at run time, which takes TOSA's shape extension",
+    ),
     # Its check of convolutions names the dimensions in another order.
     (
         r"^Unsupported stride of (\(.*?\)) for Ethos-U55\..*",

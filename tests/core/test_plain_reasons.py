@@ -76,6 +76,19 @@ def test_a_limit_of_the_ethos_u55_is_named_with_the_value_that_exceeds_it(reason
 
 
 @pytest.mark.parametrize(
+    "reason",
+    [
+        "Symbolic view dims unsupported",
+        "Symbolic slices unsupported",
+        "Node has symbolic shape arguments, has the TOSA spec shape extension support?",
+        "aten::arange() Expected a value of type 'number' for argument 'end' but instead found type 'Node'.",
+    ],
+)
+def test_a_dynamic_size_is_said_in_plain_words(reason):
+    assert "known only at run time" in plain(reason)
+
+
+@pytest.mark.parametrize(
     "reason", ["relu cannot be fused: its bound 0 has code 2", "differs by up to 3 codes (random)"]
 )
 def test_what_is_plain_stays(reason):
