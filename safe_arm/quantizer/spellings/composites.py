@@ -36,8 +36,8 @@ _COMPOSITES = named(
     " vsplit vstack"
 )
 _POWERS = named("linalg_matrix_power matrix_power")
-#: Largest power of a matrix that is taken apart.
-_MOST_PRODUCTS = 3
+#: The powers of a matrix that are taken apart: others have no product, an inverse, or many products.
+_TAKEN_POWERS = (1, 2, 3)
 
 
 def take_composites_apart(model: GraphModule) -> None:
@@ -91,8 +91,7 @@ def _is_rounded_often(node: Node) -> bool:
         return False
     arguments = arguments_by_name(node)
     if name in _POWERS:
-        power = arguments["n"]
-        return not isinstance(power, int) or power > _MOST_PRODUCTS
+        return arguments["n"] not in _TAKEN_POWERS
     has_coordinates = any(
         isinstance(each, Node) for each in _listed(arguments.get("spacing"))
     )

@@ -68,6 +68,7 @@ class TestComposites(Spelling):
         "stock knows it": lambda m, x, y: x.reshape(2, 64) * 2,
         "one of ours knows it": lambda m, x, y: torch.einsum("bij,bkj->bik", x, y),
         "a high power of a matrix": lambda m, x, y: torch.linalg.matrix_power(x * 0.3, 4) + y,
+        "a power without a product": lambda m, x, y: torch.linalg.matrix_power(x * 0.3, 0) + y,
         "a gradient with wide edges": lambda m, x, y: torch.gradient(x, dim=-1, edge_order=2)[0] + y,
         "a gradient at places": lambda m, x, y: torch.gradient(x, spacing=(torch.arange(8) ** 1.5,), dim=-1)[0] + y,
         "what is written is read elsewhere": lambda m, x, y: x.arctan_() + y,
