@@ -59,6 +59,11 @@ def test_other_powers_keep_their_table(rule):
     assert "pow" in targets(annotated(Lambda(rule), of_16_bits(), SAMPLES[0]))
 
 
+def test_a_power_behind_one_that_keeps_its_table_is_a_product():
+    model = annotated(Lambda(lambda m, x: x.pow(5) + x.pow(2)), of_16_bits(), SAMPLES[0])
+    assert (targets(model).count("pow"), targets(model).count("mul")) == (1, 1)
+
+
 @EACH
 def test_what_is_not_of_16_bits_keeps_its_table(exponent, rule):
     of_8_bits = quantizer_of(profile=PROFILE, config=HISTOGRAM)

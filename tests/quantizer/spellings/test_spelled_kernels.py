@@ -44,6 +44,7 @@ class TestKernels(Whole):
         "a layer of one vector": lambda m, x, k: F.linear(x[0, 0, 0, :3], k[0, :, 0].tanh()),
         "computed from weights": lambda m, x, k: F.conv2d(x, m.conv.weight * 2) + k.mean(),
         "an input": lambda m, x, k: F.conv2d(x, k),
+        "a sequence without a batch": lambda m, x, k: F.conv1d(x[0, ..., 0], k[..., 0].relu()),
         "transposed": lambda m, x, k: F.conv_transpose2d(x, k.transpose(0, 1) * 2),
     }
 
