@@ -129,7 +129,10 @@ class Transformer(nn.Module):
 
 
 class Constants(nn.Module):
-    """Adds so many joined pairs of constants, each of which the backend folds into one."""
+    """Takes the larger of its input and so many joined pairs of constants, each of which the backend folds into one.
+
+    A chain of sums or products would be one: ours adds up their constants before anything is quantised.
+    """
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -140,7 +143,7 @@ class Constants(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for index in range(self.count):
             pair = getattr(self, f"c{2 * index}"), getattr(self, f"c{2 * index + 1}")
-            x = x + torch.cat(pair, 1)
+            x = torch.maximum(x, torch.cat(pair, 1))
         return x
 
 

@@ -47,10 +47,7 @@ class RetracesInPlace:
             if not node.is_impure():
                 graph_module.graph.erase_node(node)
         places = _places(graph_module)
-        changed = []
-        for node, place in places.items():
-            if self._seen.get(node) != place:
-                changed.append(node)
+        changed = [node for node in places if self._is_new(node, places[node])]
         _order_users(changed)
         revalued = attempted(_revalue, changed, fake_mode_of(graph_module))
         if isinstance(revalued, Caught):
@@ -59,6 +56,16 @@ class RetracesInPlace:
             places = _places(graph_module)
         self._seen = places
         return graph_module
+
+    def _is_new(self, node: Node, place: Place) -> bool:
+        """Tell whether a node was changed or moved; fx gives one that is changed another tuple of arguments."""
+        before = self._seen.get(node)
+        if before is None:
+            return True
+        target, args, kwargs, position = place
+        if before[0] is not target or before[1] is not args:
+            return True
+        return before[2] is not kwargs or before[3] != position
 
 
 def in_place(stock: ExportPass) -> ExportPass:
@@ -79,18 +86,14 @@ def _places(graph_module: GraphModule) -> dict[Node, Place]:
     places: dict[Node, Place] = {}
     for n in graph_module.graph.nodes:
         if n.op != "placeholder":
-            args = _comparable(n.args)
-            kwargs = _comparable(n.kwargs)
-            places[n] = n.target, args, kwargs, n._sort_key
+            places[n] = n.target, n.args, n.kwargs, n._sort_key
     return places
 
 
 def _comparable(argument: object) -> object:
-    """Return an argument that can be compared without a guard: a dynamic size by its name."""
+    """Return sizes that can be compared without a guard: a dynamic one by its name."""
     if isinstance(argument, (tuple, list)):
         return tuple(map(_comparable, argument))
-    if isinstance(argument, dict):
-        return {name: _comparable(value) for name, value in argument.items()}
     return str(argument) if isinstance(argument, torch.SymInt) else argument
 
 

@@ -6,12 +6,17 @@ them up several times for every node. A pass that makes a new signature makes a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputSpec, OutputSpec
+from torch.fx import GraphModule
 
 from safe_arm.acceleration import switch
+from safe_arm.acceleration.shortcuts import any_taken
+
+Populate = Callable[[dict[str, Any], GraphModule, ExportGraphSignature], None]
 
 
 def cache_tables(program: ExportedProgram) -> None:
@@ -20,6 +25,21 @@ def cache_tables(program: ExportedProgram) -> None:
     if not switch.is_on() or isinstance(stock, CachedSignature):
         return
     program._graph_signature = CachedSignature(stock.input_specs, stock.output_specs)
+
+
+def looking_up(stock: Populate) -> Populate:
+    """Wrap the step that gives the inputs of a new trace their metadata: it looks up each of them."""
+
+    def populate(
+        metadata: dict[str, Any],
+        graph_module: GraphModule,
+        signature: ExportGraphSignature,
+    ) -> None:
+        if any_taken():
+            signature = CachedSignature(signature.input_specs, signature.output_specs)
+        stock(metadata, graph_module, signature)
+
+    return populate
 
 
 def _counting(name: str) -> Any:

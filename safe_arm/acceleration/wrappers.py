@@ -21,6 +21,7 @@ from safe_arm.acceleration import (
     late_code,
     provenance,
     retraces,
+    signatures,
     switch,
 )
 
@@ -53,6 +54,12 @@ def _accelerating() -> Iterator[Patch]:
         "_override_composite_implicit_decomp",
         decompositions.overriding,
         "Each trace registers some ten thousand kernels one by one.",
+    )
+    yield Patch(
+        exported_program,
+        "_populate_param_buffer_metadata_to_new_gm",
+        signatures.looking_up,
+        "Each trace builds tables of all parameters and buffers for each of them.",
     )
     yield Patch(
         fx_traceback,

@@ -1,15 +1,18 @@
 """The tables of a signature are built once, and anew when an input comes, goes or is renamed."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 import torch
 from small import Lambda, image
 from spying import noted
+from torch._export.utils import _populate_param_buffer_metadata_to_new_gm
 from torch.export import graph_signature
 from torch.export.graph_signature import ExportGraphSignature
 
 from safe_arm.acceleration import signatures, switch
+from safe_arm.acceleration.shortcuts import taking
 
 
 @pytest.fixture
@@ -75,3 +78,17 @@ def test_a_changed_input_is_seen(built, change):
     after = dict(one.inputs_to_parameters)
     assert after == dict(ExportGraphSignature(one.input_specs, []).inputs_to_parameters)
     assert after != before or change == "moved"
+
+
+def tables_of_the_inputs(built, how):
+    one = program()
+    populate = signatures.looking_up(_populate_param_buffer_metadata_to_new_gm)
+    built.clear()
+    with how:
+        populate({}, one.graph_module, one.graph_signature)
+    return len(built)
+
+
+def test_a_trace_that_takes_shortcuts_builds_one_table_of_each_kind(built):
+    assert tables_of_the_inputs(built, taking(late_code=True)) == 2
+    assert tables_of_the_inputs(built, nullcontext()) > 2

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from safe_arm._compat.upstream import PassResult
+from safe_arm.acceleration.signatures import cache_tables
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.failure import note_pass
 from safe_arm.core.lowering_record import breach
@@ -169,6 +170,12 @@ class _Watched:
 
 class _WatchedWithProgram(_Watched):
     """The pipeline gives such a pass the program it works on by setting this attribute."""
+
+    def __call__(self, graph_module: GraphModule) -> PassResult | None:
+        if self.exported_program is not None:
+            # The pass before may have left a signature of stock's, and each lookup looks at all inputs.
+            cache_tables(self.exported_program)
+        return super().__call__(graph_module)
 
     @property
     def exported_program(self) -> ExportedProgram | None:

@@ -8,11 +8,14 @@ import torch
 from breaking import broken_by_mutation
 from faults import visitor_raising
 from graph_changes import graph_of
-from lowering import codes_apart, lower_safely, tosa
+from lowering import PROFILES, codes_apart, lower_safely, quantize, tosa
 from mutation_nets import inputs, quantised
 from mutations import MUTATIONS
+from small import Lambda, image
+from spying import noted
 
 from safe_arm._compat.upstream import PassResult
+from safe_arm.acceleration.fuse_equal_placeholders import FuseEqualPlaceholdersPass
 from safe_arm.acceleration.signatures import CachedSignature
 from safe_arm.core.errors import InvariantError
 from safe_arm.core.exceptions import Caught
@@ -114,3 +117,12 @@ def test_an_error_of_a_pass_names_the_operator_that_the_pass_was_at():
     result, accused = attempted_on(graph_module, watched)
     assert isinstance(result, Caught)
     assert accused[0] == last.name
+
+
+def test_a_pass_behind_one_that_adds_constants_looks_up_in_tables_that_are_kept(monkeypatch):
+    kinds = noted(
+        monkeypatch, FuseEqualPlaceholdersPass, "call", lambda fusing, _: type(fusing.exported_program.graph_signature)
+    )
+    net, inputs = Lambda(lambda m, x: m.conv(x)), image()
+    lower_safely(quantize(net, inputs, tosa(PROFILES[0])), inputs, tosa(PROFILES[0]), verify=False)
+    assert set(kinds) == {CachedSignature}
