@@ -60,7 +60,7 @@ from safe_arm.quantizer.precision.fine_inverse_lengths import (
     keep_inverse_lengths_fine,
     refine_inverse_lengths,
 )
-from safe_arm.quantizer.precision.fine_lengths import refine_lengths
+from safe_arm.quantizer.precision.fine_lengths import refine_lengths, refine_magnitudes
 from safe_arm.quantizer.precision.fine_logs import keep_logs_fine, refine_logs
 from safe_arm.quantizer.precision.fine_reciprocals import refine_reciprocals
 from safe_arm.quantizer.precision.fine_roots import keep_roots_fine
@@ -199,6 +199,7 @@ AFTER_PASSES: tuple[Callable[[GraphModule], Any], ...] = (
     bound_lengths_behind,
     bound_logs_behind,
     refine_lengths,
+    refine_magnitudes,
     share_first_steps,
     refine_inverse_lengths,
     refine_logs,
@@ -216,6 +217,7 @@ SLOW_ON_ETHOS_U = (
     sum_pooled_squares,
     bound_lengths_behind,
     bound_logs_behind,
+    refine_magnitudes,
     refine_logs,
     write_bell_curves,
     refine_inverse_lengths,

@@ -27,6 +27,7 @@ from safe_arm.quantizer.precision.norm_domains import lowest_seen
 from safe_arm.quantizer.precision.sums_of_squares import (
     keep_argument,
     number_for,
+    offset_of_square,
     replace_in_shape,
     write_unit,
 )
@@ -76,7 +77,7 @@ class Length(RoundedOnce):
 
 
 def refine_lengths(model: GraphModule) -> None:
-    """Write ``sqrt(y)`` as ``y * r * rsqrt(y * r * r)`` with ``r = rsqrt(y)``, if ``y`` is a sum of squares.
+    """Write ``sqrt(y)`` as ``y * r * rsqrt(y * r * r)`` with ``r = rsqrt(y)``, if ``y`` is a sum of several squares.
 
     In 8 bits, of lengths that differ by a factor of 10, the squares of the shorter ones have one code or two. The sum
     of squares is exact in 32 bits. A factor of it, as in a mean, is one of the root, and what is added to it is divided
@@ -85,7 +86,30 @@ def refine_lengths(model: GraphModule) -> None:
     Args:
         model: a float graph that stock's passes have transformed; changed in place.
     """
-    rewrite(model, _write, _POWER)
+
+    def write(root: Node) -> bool:
+        return not _is_magnitude(root) and _write(root)
+
+    rewrite(model, write, _POWER)
+
+
+def refine_magnitudes(model: GraphModule) -> None:
+    """Write the root of one square likewise: a smooth magnitude, ``sqrt(x * x + e)``.
+
+    It has as many elements as its input, so that the steps cost an Ethos-U more than a convolution before it.
+
+    Args:
+        model: as for ``refine_lengths``.
+    """
+
+    def write(root: Node) -> bool:
+        return _is_magnitude(root) and _write(root)
+
+    rewrite(model, write, _POWER)
+
+
+def _is_magnitude(root: Node) -> bool:
+    return offset_of_square(root.args[0]) is not None
 
 
 def _write(root: Node) -> bool:

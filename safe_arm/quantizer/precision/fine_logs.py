@@ -29,6 +29,7 @@ from safe_arm.quantizer.precision.fine_roots import annotate_unit
 from safe_arm.quantizer.precision.sums_of_squares import (
     keep_argument,
     number_for,
+    offset_of_square,
     replace_in_shape,
     write_unit,
 )
@@ -48,6 +49,8 @@ _PRODUCT = _ATEN.mul.Tensor
 _DIFFERENCE = _ATEN.sub.Tensor
 #: Bounds of the natural logarithm of what the rough root leaves: between a half and 2, but for the smallest values.
 _LOWEST, _HIGHEST = -2.1, 0.7
+#: The largest number that is added to one square whose logarithm is computed in two steps.
+_LARGEST_OFFSET = 0.05
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,10 @@ def refine_logs(model: GraphModule) -> None:
 def _write(log: Node) -> bool:
     """Write one logarithm, and tell whether it is that of a sum of squares."""
     write = Writer(log)
-    found = write_unit(write, log.all_input_nodes[0])
+    argument = log.all_input_nodes[0]
+    if _has_large_offset(argument):
+        return False
+    found = write_unit(write, argument)
     if found is None:
         return False
     function: Any = log.target
@@ -113,6 +119,12 @@ def _write(log: Node) -> bool:
     twice = write(_PRODUCT, of_root, number_for(write, of_root, 2.0, "two"))
     replace_in_shape(write, log, write(_DIFFERENCE, correction, twice))
     return True
+
+
+def _has_large_offset(argument: Node) -> bool:
+    """Tell whether so much is added to one square that 8 bits hold its logarithm: ``log(x * x + 1)``."""
+    offset = offset_of_square(argument)
+    return offset is not None and offset > _LARGEST_OFFSET
 
 
 def keep_logs_fine(model: GraphModule) -> None:

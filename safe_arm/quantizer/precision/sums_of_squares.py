@@ -136,6 +136,27 @@ def near_sum(value: object) -> NearSum | None:
     return _raised(inner, number)
 
 
+def offset_of_square(value: object) -> float | None:
+    """Return the number that is added to the one square that a value is computed of; None if it is not of one."""
+    factor, offset = 1.0, 0.0
+    while isinstance(value, Node):
+        is_power = is_call(value, _POWER) and value.args[1] == 2
+        if is_power or squared(value) is not None:
+            return offset / factor
+        if value.target in (_PRODUCT, _ADDITION):
+            number = stored_number(value.args[1])
+            if not number:
+                return None
+            if value.target is _PRODUCT:
+                factor *= number
+            else:
+                offset += factor * number
+        elif value.target not in (_CLAMP, _MAXIMUM) and op_name(value) not in IN_ORDER:
+            return None
+        value = value.args[0]
+    return None
+
+
 def _multiple(inner: NearSum, number: float) -> NearSum | None:
     if number <= 0:
         return None
@@ -150,7 +171,7 @@ def _raised(inner: NearSum, number: float) -> NearSum | None:
 
 
 def squares_added(value: object) -> list[Node]:
-    """Return the squares that are added one to the other and read by nothing else; none if a value is anything else."""
+    """Return the squares that are added one to the other, or the one, read by nothing else; none of anything else."""
     squares: list[Node] = []
     waiting = [value]
     while waiting:
@@ -163,7 +184,7 @@ def squares_added(value: object) -> list[Node]:
             squares.append(term)
         else:
             return []
-    if not 1 < len(squares) <= _MOST_TERMS:
+    if len(squares) > _MOST_TERMS:
         return []
     return squares
 

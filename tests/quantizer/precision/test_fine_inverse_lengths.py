@@ -36,6 +36,7 @@ PHASES = {
     "by a sum": lambda m, x: x[:, :1] / ((x * x).sum(1, keepdim=True) + 1e-3).sqrt(),
     "by a bounded root": lambda m, x: x[:, :1] / bare_length(x).clamp(min=0.02),
     "by a bounded norm": lambda m, x: x[:, :1] / x.norm(dim=1, keepdim=True).clamp(min=0.02),
+    "by a magnitude": lambda m, x: x[:, 1:] / (x[:, :1] ** 2 + 1e-2).sqrt(),
     "by a maximum": lambda m, x: x[:, :1] / torch.maximum(bare_length(x), torch.tensor(0.02)),
 }
 EACH = pytest.mark.parametrize("rule", PHASES.values(), ids=PHASES)
@@ -47,6 +48,7 @@ class TestInverseLengths(Rewriting):
     gone = ()
     written: ClassVar = {
         "squares that are added": lambda m, x: x[:, :1] * torch.rsqrt(x[:, :1].pow(2) + (y := x[:, 1:]) * y + 1e-3),
+        "a square": lambda m, x: x * torch.rsqrt(x * x + 1e-3),
         "a sum of squares": lambda m, x: x[:, :1] * torch.rsqrt((x * x).sum(1, keepdim=True) + 1e-3),
         "a bounded sum": lambda m, x: x[:, :1] * torch.rsqrt((x * x).sum(1, keepdim=True).clamp(1e-3)),
     }

@@ -6,7 +6,7 @@ import pytest
 import torch
 from graph_changes import annotated, annotates_no_more
 from lowering import PROFILES, lower_exactly, min_max, quantize, targets, tosa
-from ratios import borders_and_ours, exactly_on, histogram_ratios, ours_exactly, quantised
+from ratios import borders_and_ours, exactly_on, for_ethos_u, histogram_ratios, ours_exactly, quantised
 from rewriting import Rewriting
 from small import Lambda
 from stubborn import check_trained, quantizer_of
@@ -35,6 +35,7 @@ LENGTHS = {
     "a bounded sum": lambda m, x: (x * x).sum(-1).clamp(min=1e-4).sqrt(),
     "a mean, more a number": lambda m, x: (x.square().mean(-1) + 1e-5).sqrt(),
     "two squares": lambda m, x: (x[..., 0] ** 2 + x[..., 1] ** 2).sqrt(),
+    "a smooth magnitude": lambda m, x: (x**2 + 1e-3).sqrt(),
     "three squares": lambda m, x: (x[..., 0] ** 2 + x[..., 1] ** 2 + x[..., 2] ** 2 + 1e-6) ** 0.5,
 }
 
@@ -61,6 +62,7 @@ class TestLengths(Rewriting):
     }
     kept: ClassVar = {
         "of a value": lambda m, x: x.abs() ** 0.5,
+        "a magnitude": lambda m, x: (x**2 + 1e-3) ** 0.5,
         "of products of two values": lambda m, x: (x * x.flip(-1)).sum(-1) ** 0.5,
         "another power": lambda m, x: (x * x).sum(-1) ** 0.25,
         "less a number": lambda m, x: ((x * x).sum(-1) - 1e-3) ** 0.5,
@@ -161,6 +163,15 @@ def test_it_is_exact_for_one_value_and_for_many(terms):
     longest = (torch.full((1, 4, terms), 1e3),)
     graph_module = quantize(Lambda(LENGTHS["norm"]), row, tosa(PROFILES[0]))
     lower_exactly(graph_module, tosa(PROFILES[0]), (torch.ones(1, 4, terms),), longest)
+
+
+def test_an_ethos_u_that_spares_cycles_has_one_step_of_a_magnitude(ethos_u):
+    """It has as many elements as its input: after a convolution the steps cost 2.3 times the cycles of both."""
+    rule = LENGTHS["a smooth magnitude"]
+    quantizer = for_ethos_u(ethos_u)
+    assert targets(annotated(Lambda(rule), quantizer, SAMPLES[0])).count("rsqrt") == 0
+    quantizer.prefers_accuracy = True
+    assert targets(annotated(Lambda(rule), quantizer, SAMPLES[0])).count("rsqrt") == 2
 
 
 @pytest.mark.parametrize("rule", [deviation, LENGTHS["two squares"]], ids=["a deviation", "two squares"])

@@ -54,6 +54,7 @@ LOGARITHMS = {
     "unbounded": (unbounded, 15, 30),
     "of a mean in decibels": (loudness, 27, 35),
     "of a mean with a bound": (bounded, 27, 36),
+    "of a square": (lambda m, x: torch.log(x**2 + 1e-3), 15, 30),
     "of a half to the base of 2": (lambda m, x: torch.log2(0.5 * (x * x).sum(-1) + 1e-3), 20, 30),
 }
 
@@ -70,7 +71,7 @@ def test_stock_loses_quiet_values_and_ours_keeps_them(rule, stock, ours):
     assert roots(graph) == 1
 
 
-@pytest.mark.parametrize("rule", [energy, spectrum, loudness, bounded])
+@pytest.mark.parametrize("rule", [energy, spectrum, loudness, bounded, LOGARITHMS["of a square"][0]])
 def test_the_one_delegate_is_exact(rule, profile):
     ours_exactly(rule, SAMPLES, profile)
 
@@ -91,9 +92,12 @@ class TestLogarithms(Rewriting):
         "of a sum of squares": unbounded,
         "of a part of a sum": lambda m, x: ((x * x).sum(-1) * 0.5).log(),
         "of a share of a sum, to the base of 10": lambda m, x: ((x * x).sum(-1) * 0.1 + 1e-3).log10(),
+        "of one square": lambda m, x: (x * x + 1e-3).log(),
         "of the squares of two": lambda m, x: (lambda y: (x * x + y * y).log())(x + 1),
     }
     kept: ClassVar = {
+        "of a square and a large number": lambda m, x: (x * x + 1).log(),
+        "of a power and a large number": lambda m, x: ((x**2 + 0.5) * 2).log(),
         "of a sum": lambda m, x: x.sum(-1).log(),
         "of products": lambda m, x: (x * (x + 1)).sum(-1).log(),
         "of squares that something else reads": lambda m, x: (lambda s: (s, (s + (y := x + 1) * y).log()))(x * x),

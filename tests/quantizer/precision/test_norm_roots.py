@@ -45,7 +45,6 @@ NORMS = {
 KEPT = {
     "a root that is an output": lambda m, x: (x.var(-1, keepdim=True) + 1).rsqrt(),
     "a root that is added": lambda m, x: x + (x.var(-1, keepdim=True) + 1).rsqrt(),
-    "a root for each value": lambda m, x: x * (x * x + 1).rsqrt(),
     "a root of a mean of anything else": lambda m, x: x * (x.abs().mean(-1, keepdim=True) + 1).rsqrt(),
     "a mean that is an output": lambda m, x: (lambda y: (y, x * (y + 1).rsqrt()))(x.pow(2).mean(-1, keepdim=True)),
 }

@@ -28,6 +28,7 @@ NEAR = {
     "a view": (lambda m, x: (x * x).sum(-1).view(4, 4), (1.0, 0.0, 0.0)),
     "a dimension more": (lambda m, x: (x * x).sum(-1).unsqueeze(1) * 0.5, (0.5, 0.0, 0.0)),
     "a dimension less": (lambda m, x: (x * x).sum(-1).squeeze(0).clamp(0.25), (1.0, 0.0, 0.25)),
+    "one square": (lambda m, x: x**2, (1.0, 0.0, 0.0)),
     "two squares": (lambda m, x: x[..., 0] ** 2 + x[..., 1] ** 2, (1.0, 0.0, 0.0)),
 }
 FAR = {

@@ -2,8 +2,10 @@
 
 from typing import ClassVar
 
+import pytest
 import torch
 import torch.nn.functional as F
+from lowering import RELEASE
 from spelled import Delegated
 from stubborn import exported
 
@@ -43,6 +45,10 @@ class TestUnpools(Delegated):
         "indices that are returned": lambda m, x: F.max_pool2d(x, 2, return_indices=True)[1],
         "a pool without indices": lambda m, x: F.max_pool2d(x, 2),
     }
+
+    @pytest.mark.skipif(RELEASE < (1, 5), reason="1.4 delegates no argmax")
+    def test_ours_is_one_exact_delegate(self, proven):
+        super().test_ours_is_one_exact_delegate(proven)
 
 
 def test_a_pool_whose_indices_nothing_reads_gives_none():
