@@ -51,6 +51,11 @@ _INFINITE = (
     "calibration sample {} has infinity in input {!r}: its range is learnt from the other values, and the infinity is "
     "clipped to it; leave the sample out"
 )
+#: The warning about sums over a dynamic size that all samples have.
+_OF_ONE_SIZE = (
+    "input {0!r} has a dynamic size over which the net sums, as softmax and norms do, and calibration has seen only "
+    "{1}: at larger sizes the sums are clipped; calibrate on samples of the largest size too"
+)
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
 #: Ordinary values in no unit are so large; sums of their products leave float32.
@@ -130,6 +135,8 @@ class CalibrationWatch:
         self._have_nan: set[str] = set()
         self._sizes: dict[str, list[int] | None] = {}
         self._of_other_sizes: set[str] = set()
+        self._summed: dict[str, list[int]] = {}
+        self._lengths: dict[str, set[tuple[int, ...]]] = {}
         self.over = False
         self.branches: list[Branches] = []
         self._was_missed = False
@@ -145,6 +152,10 @@ class CalibrationWatch:
         if self._sizes.setdefault(name, sizes) != sizes:
             self._sizes[name] = None
 
+    def expect_sums(self, name: str, dims: list[int]) -> None:
+        """Take note of the dimensions of an input whose dynamic sizes the net sums over."""
+        self._summed[name] = dims
+
     def show(self, name: str, sample: Tensor) -> None:
         """Take note of a sample that an input is shown."""
         if self.over or not sample.numel():
@@ -152,6 +163,9 @@ class CalibrationWatch:
         sample = sample.detach()
         seen = self._inputs.get(name)
         self._look_at_sizes(name, sample)
+        if self._summed.get(name):
+            sizes = tuple(sample.shape[dim] for dim in self._summed[name])
+            self._lengths.setdefault(name, set()).add(sizes)
         if seen is None:
             seen = _Seen(sample.clone(), InputStatistics.of(sample))
             seen.differ = self._has_several(name, sample)
@@ -252,6 +266,10 @@ class CalibrationWatch:
         """Yield what is wrong with the samples; nothing where those of another model came before them."""
         if self.was_loaded:
             return
+        for name, lengths in self._lengths.items():
+            if len(lengths) == 1:
+                (sizes,) = lengths
+                yield _OF_ONE_SIZE.format(name, " x ".join(map(str, sizes)))
         constant = {name: seen for name, seen in self._inputs.items() if seen.constant}
         for name, seen in constant.items():
             value = seen.statistics.low + 0.0  # -0.0 becomes 0.0.

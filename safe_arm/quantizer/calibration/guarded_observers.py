@@ -27,6 +27,7 @@ from safe_arm.quantizer.calibration.narrow_values import NarrowValue, narrow_val
 from safe_arm.quantizer.calibration.range_ends import keep_ends_of_ranges
 from safe_arm.quantizer.calibration.short_factors import shorten_factors
 from safe_arm.quantizer.calibration.small_steps import allow_small_steps
+from safe_arm.quantizer.calibration.summed_sizes import summed_dims
 from safe_arm.quantizer.calibration.texture_ranges import widen_textures
 from safe_arm.quantizer.calibration.weighted_means import keep_weighted_means
 from safe_arm.quantizer.calibration.whole_numbers import keep_whole_numbers
@@ -109,6 +110,7 @@ def guard_observers(
                 guarded[key].looks_left = 0
             if watch is not None:
                 watch.expect(str(value.target), static_sizes(value))
+                watch.expect_sums(str(value.target), summed_dims(value))
     for (_, value), guard in guarded.items():
         if isinstance(guard.observer, JoinedEdge):
             guard.source = guarded.get((id(guard.observer.own), value))

@@ -11,6 +11,7 @@ from torchao.quantization.pt2e import move_exported_model_to_eval, move_exported
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
 from safe_arm import SafeTOSAQuantizer
+from safe_arm.core.errors import DoubtfulInputWarning
 from safe_arm.quantizer.training.trained_modes import switch_training
 
 ROWS = (torch.randn(16, 8, generator=torch.Generator().manual_seed(0)),)
@@ -80,9 +81,9 @@ def test_calibration_and_nets_of_stock_s_are_switched_as_before():
     assert before != str(graph_module.graph)
 
 
-def norms(trains):
+def norms(trains, drops=True):
     model = Built(lambda m, x: m.d(m.n(x)) + m.m(x), n=nn.BatchNorm1d(8), m=nn.BatchNorm1d(8), d=nn.Dropout(0.3))
-    model.train()
+    model.train(drops)
     model.n.train(trains[0])
     model.m.train(trains[1])
     return exported(model, ROWS)
@@ -97,8 +98,7 @@ def flags(model):
 SWITCHED = {
     "trained": ((True, True), [True, True]),
     "one frozen": ((True, False), [True, False]),
-    # The user says that all of the net is to be trained.
-    "exported for evaluation": ((False, False), [True, True]),
+    "all frozen, and a dropout that is trained": ((False, False), [False, False]),
 }
 
 
@@ -112,6 +112,15 @@ def test_norms_are_trained_again_that_were_and_twice_equals_once(name):
         once = str(model.graph)
         switch_training(model, mode)
         assert str(model.graph) == once
+    assert shares_dropped(model) == [(0.3, True)]
+
+
+def test_a_net_that_was_exported_for_evaluation_is_trained_with_a_word():
+    """The user says that all of it is to be trained, and may have frozen the norms all the same."""
+    model = norms((False, False), drops=False)
+    with pytest.warns(DoubtfulInputWarning, match="2 batch norm.* are trained from here on"):
+        switch_training(model, True)
+    assert flags(model) == [True, True]
     assert shares_dropped(model) == [(0.3, True)]
 
 
