@@ -43,10 +43,7 @@ _RAW = (
         r"its argument \1 is a size that is known only at run time",
     ),
     (
-        r"^Symbolic (\w+ dims|slices) unsupported",
-        "its sizes are known only at run time, which takes TOSA's shape extension",
-    ),
-    (
+        r"^Symbolic (\w+ dims|slices) unsupported|"
         r"^Node has symbolic shape arguments, has the TOSA spec shape extension support\?",
         "its sizes are known only at run time, which takes TOSA's shape extension",
     ),

@@ -8,7 +8,6 @@ from torch.fx import GraphModule, Node
 
 from safe_arm._compat import upstream
 from safe_arm._compat.upstream import exir_ops
-from safe_arm.acceleration.signatures import cache_tables
 
 _RESCALE = exir_ops.backend.tosa.RESCALE.default
 _VIEW = exir_ops.edge.aten.view_copy.default
@@ -61,8 +60,6 @@ class RewriteConvPass(upstream.RewriteConvPass):
 
     def _in_layout(self, *args: Any, **kwargs: Any) -> Node:
         written: Node = super()._rewrite_weight(*args, **kwargs)
-        # The new constant has left a signature of stock's, and each lookup in it looks at all inputs.
-        cache_tables(self.exported_program)
         return written
 
 

@@ -8,7 +8,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.devtools import Inspector
 from executorch.exir import to_edge_transform_and_lower
 from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
-from lowering import EDGE, quantize, tosa
+from lowering import EDGE, RELEASE, quantize, tosa
 from small import Built, image
 
 from safe_arm import SafeArmPartitioner
@@ -70,14 +70,14 @@ def test_what_is_refused_keeps_its_handle():
 
 def gaps(lowered, record, folder):
     """Run a program in the wheel's runtime with an ETDump and let the Inspector compare it with its record."""
+    if RELEASE < (1, 5):
+        pytest.skip("the wheel of 1.4 writes no ETDump")
     record.update_representative_inputs(list(image()))
     record.save(str(folder / "net.etrecord"))
     module = _load_for_executorch_from_buffer(lowered.buffer, enable_etdump=True, debug_buffer_size=1 << 20)
     module.run_method("forward", list(image()))
     paths = str(folder / "net.etdump"), str(folder / "net.bin")
     module.write_etdump_result_to_file(*paths)
-    if not (folder / "net.etdump").exists():
-        pytest.skip("this release's wheel writes no ETDump")
     inspector = Inspector(etdump_path=paths[0], etrecord=str(folder / "net.etrecord"), debug_buffer_path=paths[1])
     return inspector.calculate_numeric_gap("MSE")
 

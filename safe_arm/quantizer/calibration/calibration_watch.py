@@ -54,7 +54,8 @@ _INFINITE = (
 #: The warning about sums over a dynamic size that all samples have.
 _OF_ONE_SIZE = (
     "input {0!r} has a dynamic size over which the net sums, as softmax and norms do, and calibration has seen only "
-    "{1}: at larger sizes the sums are clipped; calibrate on samples of the largest size too"
+    "{1}: at larger sizes the sums are clipped, and at smaller ones few steps are left of them; calibrate on samples "
+    "of the smallest and of the largest size"
 )
 #: Steps of its quantiser that the ordinary values of an input reach at least.
 _STEPS = 1.0
